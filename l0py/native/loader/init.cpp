@@ -1,0 +1,65 @@
+// The three ways to initialize: each finds the driver if none has been chosen yet.
+#include "driver_tables.hpp"
+
+namespace {
+
+constexpr uint32_t any_type = wanted_gpu | wanted_npu;
+
+static_assert(uint32_t{wanted_gpu} == ZE_INIT_FLAG_GPU_ONLY && uint32_t{wanted_npu} == ZE_INIT_FLAG_VPU_ONLY);
+static_assert(uint32_t{wanted_gpu} == ZE_INIT_DRIVER_TYPE_FLAG_GPU);
+static_assert(uint32_t{wanted_npu} == ZE_INIT_DRIVER_TYPE_FLAG_NPU);
+
+// No flag of ours means every type, as 0 does for zeInit.
+uint32_t types(uint32_t flags) noexcept { return (flags & any_type) != 0 ? flags & any_type : any_type; }
+
+ze_result_t init(const Tables& driver, ze_init_flags_t flags) {
+  return driver.ze_global.pfnInit != nullptr ? driver.ze_global.pfnInit(flags) : ZE_RESULT_ERROR_UNINITIALIZED;
+}
+
+// Drivers from before 1.10 have no zeInitDrivers.
+ze_result_t init_and_get(const Tables& driver, uint32_t wanted, uint32_t* count, ze_driver_handle_t* handles) {
+  const ze_result_t result = init(driver, wanted == any_type ? 0 : wanted);
+  if (result != ZE_RESULT_SUCCESS) return result;
+  if (driver.ze_driver.pfnGet == nullptr) return ZE_RESULT_ERROR_UNINITIALIZED;
+  return driver.ze_driver.pfnGet(count, handles);
+}
+
+ze_result_t init_drivers(const Tables& driver, uint32_t* count, ze_driver_handle_t* handles,
+                         ze_init_driver_type_desc_t* desc) {
+  const uint32_t room = *count;
+  ze_result_t result = ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  if (driver.ze_global.pfnInitDrivers != nullptr) result = driver.ze_global.pfnInitDrivers(count, handles, desc);
+  if (result == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) {
+    *count = room;
+    result = init_and_get(driver, types(desc->flags), count, handles);
+  }
+  if (result == ZE_RESULT_SUCCESS && *count == 0) result = ZE_RESULT_ERROR_UNINITIALIZED;
+  // The next driver shall find the caller's own number.
+  if (result != ZE_RESULT_SUCCESS) *count = room;
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+
+ZE_APIEXPORT ze_result_t ZE_APICALL zeInit(ze_init_flags_t flags) {
+  return initialize(types(flags), [=](const Tables& driver) { return init(driver, flags); });
+}
+
+ZE_APIEXPORT ze_result_t ZE_APICALL zeInitDrivers(uint32_t* pCount, ze_driver_handle_t* phDrivers,
+                                                  ze_init_driver_type_desc_t* desc) {
+  if (pCount == nullptr || desc == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  if (desc->flags == 0) return ZE_RESULT_ERROR_INVALID_ENUMERATION;
+  return initialize(types(desc->flags),
+                    [=](const Tables& driver) { return init_drivers(driver, pCount, phDrivers, desc); });
+}
+
+ZE_APIEXPORT ze_result_t ZE_APICALL zesInit(zes_init_flags_t flags) {
+  return initialize(wanted_sysman, [=](const Tables& driver) {
+    return driver.zes_global.pfnInit != nullptr ? driver.zes_global.pfnInit(flags)
+                                                : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  });
+}
+
+}  // extern "C"
