@@ -1,0 +1,151 @@
+"""What this machine and this process have for Level Zero: for a look, and for a bug report."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import __version__, loader, softdriver
+from .driver import drivers
+from .errors import Error
+from .handles import live_objects
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .device import Device
+
+__all__ = ["doctor", "info"]
+
+_VARIABLES = ("L0PY_LOADER", "L0PY_SOFTDRIVER", "LD_LIBRARY_PATH", "LD_PRELOAD")
+
+
+def info() -> dict[str, Any]:
+    """The loader, the drivers and devices, the environment and the live objects; binds and initialises Level Zero.
+
+    What fails is told in `error` and leaves the rest empty.
+    """
+    told: dict[str, Any] = {
+        "l0py": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "environment": _environment(),
+        "software_driver": str(softdriver.path()),
+        "loader": None,
+        "drivers": [],
+        "error": None,
+    }
+    try:
+        bound = loader.info()
+        told["loader"] = {**bound._asdict(), "version": bound.version}
+        found = drivers()
+        told["loader"]["version"] = bound.version  # old loaders know it only now
+        for driver in found:
+            told["drivers"].append(
+                {
+                    "kind": driver.kind,
+                    "software": driver.is_software,
+                    "version": driver.properties.version,
+                    "api": ".".join(map(str, driver.api_version)),
+                    "extensions": {name: ".".join(map(str, v)) for name, v in driver.extensions.items()},
+                    "devices": [_device(device) for device in driver.devices()],
+                }
+            )
+    except Error as error:
+        told["error"] = str(error)
+    told["live_objects"] = live_objects()
+    return told
+
+
+def _device(device: Device) -> dict[str, Any]:
+    properties = device.properties
+    external = device.external_memory
+    return {
+        "name": properties.name,
+        "type": properties.type,
+        "uuid": properties.uuid.hex(),
+        "max_alloc_size": properties.max_alloc_size,
+        "memory": [memory.size for memory in device.memory],
+        "imports": sorted(external.imports),
+        "exports": sorted(external.exports),
+    }
+
+
+def _environment() -> dict[str, str]:
+    names = [name for name in os.environ if name.startswith(("ZE_", "ZEL_", "ZET_")) or name in _VARIABLES]
+    return {name: os.environ[name] for name in sorted(names)}
+
+
+def doctor() -> list[tuple[bool, str, str]]:
+    """One line for each thing that must be right: whether it is, what was found, and what to do about it."""
+    told = info()
+    lines = [_files(), *_nodes(), _loader(told), _drivers(told)]
+    npus = [device for driver in told["drivers"] for device in driver["devices"] if device["type"] == "npu"]
+    names = ", ".join(device["name"] for device in npus)
+    lines.append((bool(npus), f"NPU: {names or 'none'}", "" if npus else "L0PY_SOFTDRIVER=1 stands in for one"))
+    return lines
+
+
+def _files() -> tuple[bool, str, str]:
+    missing = [path for path in (softdriver.path(), softdriver.loader_path()) if not path.exists()]
+    if missing:
+        return False, f"missing: {', '.join(map(str, missing))}", "install l0py again"
+    return True, f"embedded loader and software driver in {softdriver.path().parent}", ""
+
+
+def _nodes() -> list[tuple[bool, str, str]]:
+    """Device nodes of NPUs and GPUs; none is nothing wrong."""
+    from pathlib import Path
+
+    nodes = [*sorted(Path("/dev/accel").glob("accel*")), *sorted(Path("/dev/dri").glob("renderD*"))]
+    return [_node(node) for node in nodes]
+
+
+def _node(node: Path) -> tuple[bool, str, str]:
+    if os.access(node, os.R_OK | os.W_OK):
+        return True, f"{node} may be used", ""
+    return False, f"{node} may not be used by this user", f"join the group that owns it ({_group(node)})"
+
+
+def _group(node: Path) -> str:
+    try:
+        return node.group()
+    except (KeyError, OSError):
+        return "render"
+
+
+def _loader(told: dict[str, Any]) -> tuple[bool, str, str]:
+    bound = told["loader"]
+    if bound is None:
+        return False, "no loader", str(told["error"])
+    return True, f"{bound['source']} loader {bound['version']}: {bound['path']} ({bound['reason']})", ""
+
+
+def _drivers(told: dict[str, Any]) -> tuple[bool, str, str]:
+    if not told["drivers"]:
+        return False, "no driver", str(told["error"])
+    kinds = (f"{d['kind']}{' (software)' if d['software'] else ''}, API {d['api']}" for d in told["drivers"])
+    return told["error"] is None, f"drivers: {'; '.join(kinds)}", told["error"] or ""
+
+
+def print_info(told: dict[str, Any]) -> None:
+    """The same as `info()` for reading."""
+    print(f"l0py {told['l0py']}, Python {told['python']}, {told['system']}")
+    for name, value in told["environment"].items():
+        print(f"  {name}={value}")
+    bound = told["loader"]
+    if bound:
+        print(f"loader {bound['version']} ({bound['source']}): {bound['path']}")
+        print(f"  {bound['reason']}; {bound['functions']} functions")
+    for driver in told["drivers"]:
+        print(f"driver: {driver['kind']}{', software' if driver['software'] else ''}, API {driver['api']}")
+        for device in driver["devices"]:
+            print(f"  {device['name']} ({device['type']}), uuid {device['uuid']}")
+            print(f"    memory {device['memory']} bytes, at most {device['max_alloc_size']} at once")
+            print(f"    imports {', '.join(device['imports'])}; exports {', '.join(device['exports'])}")
+        for name, version in driver["extensions"].items():
+            print(f"  {name} {version}")
+    if told["error"]:
+        print(told["error"], file=sys.stderr)

@@ -1,0 +1,308 @@
+"""Memory: allocated, imported or borrowed; seen by Python without a copy where the host may look."""
+
+from __future__ import annotations
+
+import math
+import operator
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+
+from . import external, lib
+from ._ffi import ffi
+from ._ffi import lib as _c
+from .errors import InUse, InvalidArgument, NotSupported
+from .handles import CData, Handle, borrow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Buffer
+
+    from .context import Context
+    from .device import Device
+    from .dmabuf import Fd
+
+__all__ = ["AllocationProperties", "Memory"]
+
+MEMORY_TYPES = {
+    lib.ZE_MEMORY_TYPE_UNKNOWN: "unknown",
+    lib.ZE_MEMORY_TYPE_HOST: "host",
+    lib.ZE_MEMORY_TYPE_DEVICE: "device",
+    lib.ZE_MEMORY_TYPE_SHARED: "shared",
+    lib.ZE_MEMORY_TYPE_HOST_IMPORTED: "host_imported",
+}
+
+_MEMORY = _c.L0_MEMORY
+_WRITABLE = 1  # inspect.BufferFlags.WRITABLE
+
+
+class AllocationProperties(NamedTuple):
+    """What the driver knows of an address.
+
+    `type` is `"host"`, `"device"`, `"shared"`, `"host_imported"` or `"unknown"` (memory of others); `device` is a
+    handle, 0 where the driver does not tell.
+    """
+
+    type: str
+    id: int
+    page_size: int
+    device: int
+
+
+class Memory(Handle):
+    """Memory of a context; made by the context's `alloc_...` and `import_...`, or `from_handle`.
+
+    `size` is in bytes, `kind` one of `"host"`, `"shared"`, `"device"`, `origin` one of `"allocated"`, `"dma_buf"`,
+    `"pointer"`, `"borrowed"`. Its handle is its address. Python's memory functions see it as bytes, except kind
+    `"device"`, which the host may not touch. `close()` raises `InUse` (a `BufferError`) while a view of it lives.
+    """
+
+    __slots__ = ("_exporter", "context", "device", "exportable", "kind", "origin", "read_only", "size")
+
+    _exporter: weakref.ref[Any] | None
+    context: Context
+    device: Device | None
+    exportable: str
+    kind: str
+    origin: str
+    read_only: bool
+    size: int
+
+    def __init__(self) -> None:
+        raise TypeError("memory is made by a context: alloc_host(), import_dma_buf(), ...; or by Memory.from_handle()")
+
+    @classmethod
+    def from_handle(
+        cls,
+        handle: int,
+        size: SupportsIndex,
+        *,
+        context: Context,
+        kind: str = "host",
+        device: Device | None = None,
+        exportable: str = "",
+        owner: object = None,
+    ) -> Memory:
+        """Somebody else's memory at an address: never freed here, and `owner` lives as long as it does.
+
+        `exportable` names how it was made exportable (`"dma_buf"`), if it was. Raises `InvalidArgument`.
+        """
+        if kind not in ("host", "shared", "device"):
+            raise InvalidArgument(f"kind {kind!r} is none of 'host', 'shared', 'device'")
+        size = operator.index(size)
+        if size <= 0 or handle <= 0:
+            raise InvalidArgument(f"{size} bytes at {handle:#x} are no memory")
+        return make(context, borrow(handle, context, owner), size, kind, device, exportable, "borrowed", False)
+
+    @property
+    def address(self) -> int:
+        """Where it begins, for the host and the device alike. Raises `Closed`."""
+        return _handle_of(self._box) or self._raise_closed()
+
+    @property
+    def properties(self) -> AllocationProperties:
+        """Calls zeMemGetAllocProperties."""
+        return self.context.alloc_properties(self.address)
+
+    @property
+    def id(self) -> int:
+        """The driver's number for it, unique in the process. Calls zeMemGetAllocProperties."""
+        return self.properties.id
+
+    @property
+    def page_size(self) -> int:
+        """Bytes of the pages that it is made of. Calls zeMemGetAllocProperties."""
+        return self.properties.page_size
+
+    def range(self) -> tuple[int, int]:
+        """Base and size in bytes of the whole allocation. Calls zeMemGetAddressRange.
+
+        NPU drivers tell the base as the device sees it, which is not `address`.
+        """
+        return self.context.address_range(self.address)
+
+    def export(self, kind: str = "dma_buf") -> Fd:
+        """A descriptor of the same memory, owned by the caller; other processes and drivers import it.
+
+        The memory lives on behind it after `close()`. Raises `InvalidArgument` unless it was allocated `exportable`,
+        `NotSupported`. Calls zeMemGetAllocProperties.
+        """
+        self.require_open()
+        if kind != self.exportable:
+            way_out = "pass on what it was imported from" if self.origin == "dma_buf" else "allocate it so"
+            raise InvalidArgument(f"{self!r} was not made exportable as {kind!r}: {way_out}")
+        return external.export_fd(self, self.size, self.context, self._driver_handle, kind)
+
+    def view(self, format: str = "B", shape: Sequence[int] | None = None) -> memoryview:  # noqa: A002
+        """The memory as a memoryview, without a copy.
+
+        `format` is a native one-character format of `struct`, `shape` in elements (all that fits by default). The view
+        keeps the memory alive. Raises `NotSupported` for kind `"device"`, `InvalidArgument` when it does not fit.
+        """
+        whole = memoryview(self._export())
+        if self.read_only:
+            whole = whole.toreadonly()
+        try:
+            item = memoryview(b"").cast(format).itemsize  # type: ignore[call-overload]
+        except ValueError as error:
+            raise InvalidArgument(f"format {format!r} of a view: {error}") from None
+        if shape is None:
+            return whole[: self.size - self.size % item].cast(format)  # type: ignore[call-overload,no-any-return]
+        needed = item * self._count(shape, item)
+        return whole[:needed].cast(format, tuple(shape))  # type: ignore[call-overload,no-any-return]
+
+    def numpy(self, dtype: npt.DTypeLike = "u1", shape: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """The memory as a numpy array, without a copy; `shape` in elements (all that fits by default).
+
+        The array keeps the memory alive. Raises `NotSupported` for kind `"device"`, and `InvalidArgument` when the
+        shape does not fit.
+        """
+        import numpy as np
+
+        kind: np.dtype[Any] = np.dtype(dtype)
+        if kind.itemsize == 0 or kind.hasobject:
+            raise InvalidArgument(f"dtype {kind} has no place in shared memory")
+        if shape is None:
+            shape = self.size // kind.itemsize
+        extents = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+        count = self._count(extents, kind.itemsize)
+        return np.frombuffer(self.view(), kind, count).reshape(extents)
+
+    def _count(self, shape: Sequence[int], item: int) -> int:
+        """Elements of a shape that fits."""
+        sizes = [operator.index(extent) for extent in shape]
+        count = math.prod(sizes)
+        if min(sizes, default=0) < 0 or count * item > self.size:
+            raise InvalidArgument(f"shape {tuple(shape)} of {item}-byte elements does not fit into {self.size} bytes")
+        return count
+
+    def _export(self) -> Any:
+        """What all views hold: one cffi buffer for as long as any of them lives."""
+        if self.kind == "device":
+            raise NotSupported("the host may not look into device memory: copy_to() or copy_from() moves its bytes")
+        exporter = self._exporter and self._exporter()
+        if exporter is None or self.closed:
+            box = self._box
+            with self.held() as address:
+                pointer = ffi.gc(ffi.cast("char*", address), lambda _, release=_release, box=box: release(box))
+                _c.l0_box_hold(box)
+            exporter = ffi.buffer(pointer, self.size)
+            self._exporter = weakref.ref(exporter)
+        return exporter
+
+    def __buffer__(self, flags: int) -> memoryview:
+        if self.read_only and flags & _WRITABLE:
+            raise BufferError(f"{self!r} is read-only")
+        return self.view()
+
+    def copy_from(self, source: Memory | Buffer, *, offset: int = 0) -> None:
+        """Copies all of `source` in, `offset` bytes from the start.
+
+        Memory is copied by the device (zeCommandListAppendMemoryCopy); any other C-contiguous buffer by the host,
+        and through a host allocation when this is device memory. Raises `InvalidArgument` when it does not fit.
+        """
+        if self.read_only:
+            raise InvalidArgument(f"{self!r} is read-only")
+        if isinstance(source, Memory):
+            self._require_room(offset, source.size)
+            with self.held() as to, source.held() as start:
+                self.context._transfers(self.device or source.device).copy(to + offset, start, source.size)
+            return
+        data = ffi.from_buffer(source)
+        size = len(data)
+        self._require_room(offset, size)
+        if size == 0:
+            return
+        if self.kind != "device":
+            with self.held() as to:
+                ffi.memmove(ffi.cast("char*", to + offset), data, size)
+            return
+        with self.context.alloc_host(size) as staging:
+            staging.copy_from(source)
+            self.copy_from(staging, offset=offset)
+
+    def copy_to(self, target: Memory | Buffer, *, offset: int = 0) -> None:
+        """Copies out as much as `target` holds, from `offset` bytes on; see `copy_from`."""
+        if isinstance(target, Memory):
+            if target.read_only:
+                raise InvalidArgument(f"{target!r} is read-only")
+            self._require_room(offset, target.size)
+            with self.held() as start, target.held() as to:
+                self.context._transfers(self.device or target.device).copy(to, start + offset, target.size)
+            return
+        data = ffi.from_buffer(target, require_writable=True)
+        size = len(data)
+        self._require_room(offset, size)
+        if size == 0:
+            return
+        if self.kind != "device":
+            with self.held() as start:
+                ffi.memmove(data, ffi.cast("char*", start + offset), size)
+            return
+        with self.context.alloc_host(size) as staging:
+            self.copy_to(staging, offset=offset)
+            staging.copy_to(target)
+
+    def fill(self, pattern: int | bytes = 0) -> None:
+        """Fills all of it with a byte, or with a pattern whose length is a power of two and divides the size.
+
+        The device does it: zeCommandListAppendMemoryFill. Raises `InvalidArgument`.
+        """
+        if self.read_only:
+            raise InvalidArgument(f"{self!r} is read-only")
+        if not isinstance(pattern, bytes):
+            number = operator.index(pattern)
+            if not 0 <= number <= 255:
+                raise InvalidArgument(f"{number} is no byte: longer patterns are given as bytes")
+            pattern = bytes([number])
+        with self.held() as start:
+            self.context._transfers(self.device).fill(start, pattern, self.size)
+
+    def _require_room(self, offset: int, size: int) -> None:
+        if offset < 0 or size > self.size - offset:
+            raise InvalidArgument(f"{size} bytes from offset {offset} on are not within the memory's {self.size}")
+
+    def close(self) -> None:
+        """Frees the memory; once, later calls do nothing. Borrowed memory is only let go.
+
+        Raises `InUse` while a view, array or other buffer of it lives. Calls zeMemFree.
+        """
+        if self._exporter is not None and self._exporter() is not None:
+            raise InUse(f"{self!r} cannot be closed: arrays or memoryviews of it are alive; drop them first")
+        super().close()
+
+    def _describe(self) -> str:
+        return f"{self.kind} ({self.origin}), {self.size} bytes"
+
+
+_handle_of = _c.l0_box_handle
+_release = _c.l0_box_release
+_new = object.__new__
+
+
+def make(
+    context: Context,
+    box: CData,
+    size: int,
+    kind: str,
+    device: Device | None,
+    exportable: str,
+    origin: str,
+    read_only: bool,
+) -> Memory:
+    """Memory around a box: for contexts."""
+    memory: Memory = _new(Memory)
+    memory._box = box
+    memory._native_kind = _MEMORY
+    memory._driver_handle = context._driver_handle
+    memory._exporter = None
+    memory.context = context
+    memory.size = size
+    memory.kind = kind
+    memory.device = device
+    memory.exportable = exportable
+    memory.origin = origin
+    memory.read_only = read_only
+    return memory

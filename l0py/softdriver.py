@@ -1,0 +1,146 @@
+"""The software NPU driver: switched on before the first use of Level Zero, then told to fail, limited and questioned.
+
+It is a library that the loader opens like any other driver. `L0PY_SOFTDRIVER=1` in the environment switches it on as
+well, `=0` forbids it.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from . import loader
+from ._enums import ze_result_t
+from ._ffi import ffi
+from ._ffi import lib as _c
+from .driver import Driver, drivers
+from .errors import Error, InvalidArgument, check
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "clear_faults",
+    "enable",
+    "executions",
+    "inject",
+    "loader_path",
+    "memory_limit",
+    "path",
+    "record",
+    "record_calls",
+    "reset_record",
+]
+
+_RESULTS = {name: number for number, name in ze_result_t.items()}
+_RECORD_CALLS = 1
+
+
+def path() -> Path:
+    """The driver's library: what `ZE_ENABLE_ALT_DRIVERS` names."""
+    return loader.software_driver_path()
+
+
+def loader_path() -> Path:
+    """The embedded loader's library."""
+    return loader.embedded_path()
+
+
+def enable() -> Driver:
+    """Makes it the driver of this process, for every user of Level Zero in it, and returns it.
+
+    Must come before anything else initialises Level Zero. Raises `Error` when it comes too late or
+    `L0PY_SOFTDRIVER=0` forbids it. Sets `ZE_ENABLE_ALT_DRIVERS` and initialises.
+    """
+    if os.environ.get("L0PY_SOFTDRIVER") == "0":
+        raise Error("L0PY_SOFTDRIVER=0 in the environment forbids the software driver")
+    before = os.environ.get("ZE_ENABLE_ALT_DRIVERS")
+    loader.add_software_driver()
+    for driver in drivers():
+        if driver.is_software:
+            return driver
+    if before is None:
+        del os.environ["ZE_ENABLE_ALT_DRIVERS"]
+    else:
+        os.environ["ZE_ENABLE_ALT_DRIVERS"] = before
+    raise Error(
+        "too late for the software driver: Level Zero is already initialised in this process with other drivers. "
+        "Call l0py.softdriver.enable() before anything uses them, or set L0PY_SOFTDRIVER=1 in the environment"
+    )
+
+
+def inject(function: str, after: int = 0, result: int | str = "ZE_RESULT_ERROR_UNKNOWN", count: int = 1) -> None:
+    """Makes calls of a function of the API fail: `count` of them (0: all), after `after` more that work.
+
+    `result` is a `ze_result_t` or its name. Raises `InvalidArgument` for a name that does not exist.
+    """
+    number = _RESULTS.get(result) if isinstance(result, str) else result
+    if number is None:
+        raise InvalidArgument(f"{result!r} is no ze_result_t")
+    kind = "int(*)(const char*, uint64_t, int, uint64_t)"
+    if _call("l0sd_inject", kind, function.encode(), after, number, count) != 0:
+        raise InvalidArgument(f"Level Zero has no function {function!r}")
+
+
+def clear_faults() -> None:
+    """Takes back all that `inject` ordered."""
+    _call("l0sd_clear_faults", "void(*)(void)")
+
+
+def memory_limit(size: int | None) -> None:
+    """The most bytes that all allocations together may have; None lifts the limit."""
+    check(_call("l0sd_memory_limit", "int(*)(uint64_t)", size or 0), "l0sd_memory_limit")
+
+
+def record_calls(on: bool = True) -> None:
+    """Switches the recording of calls on or off; graph executions are always recorded."""
+    if on:
+        check(_call("l0sd_record_start", "int(*)(uint32_t)", _RECORD_CALLS), "l0sd_record_start")
+    else:
+        _call("l0sd_record_stop", "void(*)(void)")
+
+
+def reset_record() -> None:
+    """Forgets what was recorded; the memory's peak starts anew."""
+    _call("l0sd_record_reset", "void(*)(void)")
+
+
+def record() -> dict[str, Any]:
+    """What the driver did.
+
+    `calls`: by function, `count` and `failures`; `trace`: the last calls with their arguments; `executed` and
+    `executions`: see `executions()`; `objects`: live ones by type; `memory`: bytes `now`, `peak`, `limit`, and live
+    `blocks`, `imported_fds`, `imported_pages`.
+    """
+    import json
+
+    kind, size = "size_t(*)(char*, size_t)", 4096
+    while True:
+        buffer = ffi.new("char[]", size)
+        needed = _call("l0sd_record_json", kind, buffer, size)
+        if needed <= size:
+            return dict(json.loads(ffi.string(buffer)))
+        size = needed + 4096  # it may have grown meanwhile
+
+
+def executions() -> list[dict[str, Any]]:
+    """The last graph executions, oldest first.
+
+    Each has its `number`, its `graph`, its `arguments`' addresses in the graph's order, and the ids of the `memory`
+    that these lie in (as `Context.alloc_properties` tells them): addresses are used again, ids and numbers are not.
+    """
+    return list(record()["executions"])
+
+
+@cache
+def _function(name: str, kind: str) -> Any:
+    library = _c.l0_library_open(os.fsencode(path()), False)
+    address = library and _c.l0_library_symbol(library, name.encode())
+    if not address:
+        raise Error(f"{path()} is not the software driver of this l0py: it has no {name}")
+    return ffi.cast(kind, address)
+
+
+def _call(name: str, kind: str, *arguments: object) -> Any:
+    return _function(name, kind)(*arguments)

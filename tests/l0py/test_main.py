@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import l0py
+from l0py import __main__ as command_line
+from l0py import diagnostics, softdriver
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "l0py", *arguments]
+    kept = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, env=kept, check=False, timeout=120)
+
+
+def test_info() -> None:
+    done = run("info", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["l0py"] == l0py.__version__
+    assert told["drivers"][0]["software"]
+    assert told["drivers"][0]["devices"][0]["type"] == "npu"
+    assert told["loader"]["source"]
+    assert told["environment"]["L0PY_SOFTDRIVER"] == "1"
+    assert told["error"] is None
+    text = run("info")
+    assert text.returncode == 0
+    assert "l0py software NPU (npu)" in text.stdout
+
+
+def test_info_without_a_driver_tells_what_there_is() -> None:
+    done = run("info", "--json", L0PY_SOFTDRIVER="0", ZE_ENABLE_ALT_DRIVERS="/nonexistent.so")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert told["drivers"] == []
+    assert told["loader"]["path"]
+    assert "L0PY_SOFTDRIVER=1" in told["error"]
+
+
+def test_doctor() -> None:
+    done = run("doctor")
+    assert "ok    NPU: l0py software NPU" in done.stdout
+    lines = json.loads(run("doctor", "--json").stdout)
+    assert all(set(line) == {"ok", "found", "advice"} for line in lines)
+    sick = run("doctor", L0PY_SOFTDRIVER="0", ZE_ENABLE_ALT_DRIVERS="/nonexistent.so")
+    assert sick.returncode == 1
+    assert "FAIL  no driver" in sick.stdout
+    blind = run("doctor", L0PY_LOADER="/nonexistent")
+    assert blind.returncode == 1
+    assert "FAIL  no loader: L0PY_LOADER=/nonexistent" in blind.stdout
+
+
+def test_doctor_knows_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: pytest.TempPathFactory) -> None:
+    monkeypatch.setattr(softdriver, "path", lambda: tmp_path / "nothing")  # type: ignore[operator]
+    assert diagnostics.doctor()[0] == (False, f"missing: {tmp_path}/nothing", "install l0py again")
+
+
+def test_paths() -> None:
+    assert run("softdriver", "--path").stdout.strip() == str(softdriver.path())
+    assert run("softdriver", "--loader-path").stdout.strip() == str(softdriver.loader_path())
+
+
+def test_a_command_runs_on_the_software_driver() -> None:
+    script = "import l0py, sys; print(l0py.find_device().name, sys.argv[1:]); sys.exit(7)"
+    done = run("softdriver", "--", sys.executable, "-c", script, "--", "-x", L0PY_SOFTDRIVER="0")
+    assert done.stdout.strip() == "l0py software NPU ['--', '-x']", done.stderr
+    assert done.returncode == 7
+
+
+def test_a_command_that_knows_nothing_of_l0py() -> None:
+    pytest.importorskip("openvino")
+    script = "import openvino; print(openvino.Core().get_property('NPU', 'FULL_DEVICE_NAME'))"
+    done = run("softdriver", "--", sys.executable, "-c", script, L0PY_SOFTDRIVER="0", L0PY_LOADER="")
+    assert done.stdout.strip() == "l0py software NPU", done.stderr
+
+
+def test_wrong_command_lines() -> None:
+    assert run("softdriver").returncode == 2
+    assert run().returncode == 2
+    assert run("info", "--", "ls").returncode == 2
+    missing = run("softdriver", "--", "/nonexistent/command")
+    assert missing.returncode == 127
+    assert "/nonexistent/command" in missing.stderr
+    lost = run("softdriver", "--", "ls", L0PY_LOADER="/nonexistent")
+    assert lost.returncode == 1
+    assert lost.stderr.startswith("l0py: L0PY_LOADER=/nonexistent")
+
+
+def test_a_loader_of_another_name_is_preloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = command_line.loader.LoaderInfo("/opt/my_loader.so", "override", "", 0)
+    monkeypatch.setattr(command_line.loader, "info", lambda: bound)
+    monkeypatch.setenv("LD_PRELOAD", "/other.so")
+    monkeypatch.setenv("ZE_ENABLE_ALT_DRIVERS", "")
+    assert command_line._environment()["LD_PRELOAD"] == "/other.so:/opt/my_loader.so"
+    system = bound._replace(source="system")
+    monkeypatch.setattr(command_line.loader, "info", lambda: system)
+    assert command_line._environment()["LD_PRELOAD"] == "/other.so"
