@@ -13,6 +13,7 @@ from ._ffi import ffi
 from ._ffi import lib as _c
 from .commands import Transfers
 from .device import Device
+from .dmabuf import Fd
 from .driver import Driver
 from .errors import Error, InvalidArgument, NotSupported, OutOfMemory, check, from_result
 from .handles import CData, Handle, borrow, collected, create, discard
@@ -102,7 +103,7 @@ class Context(Handle):
         box = _alloc_host(self._box, desc, size, alignment)
         if not box or box.result or (alignment and box.handle % alignment):
             self._raise_failed(box, "zeMemAllocHost", size, alignment)
-        return make(self, _gc(box, _drop), size, "host", None, export, "allocated", False)
+        return make(self, _gc(box, _drop), size, "host", None, export, "allocated")
 
     def alloc_device(
         self,
@@ -123,7 +124,7 @@ class Context(Handle):
         box = _c.l0_alloc_device(self._box, desc, size, alignment, where.handle)
         if not box or box.result or (alignment and box.handle % alignment):
             self._raise_failed(box, "zeMemAllocDevice", size, alignment)
-        return make(self, _gc(box, _drop), size, "device", where, export, "allocated", False)
+        return make(self, _gc(box, _drop), size, "device", where, export, "allocated")
 
     def alloc_shared(
         self,
@@ -143,7 +144,7 @@ class Context(Handle):
         box = _c.l0_alloc_shared(self._box, desc, _PLAIN_HOST.desc, size, alignment, where.handle)
         if not box or box.result or (alignment and box.handle % alignment):
             self._raise_failed(box, "zeMemAllocShared", size, alignment)
-        return make(self, _gc(box, _drop), size, "shared", where, "", "allocated", False)
+        return make(self, _gc(box, _drop), size, "shared", where, "", "allocated")
 
     def import_dma_buf(
         self,
@@ -157,7 +158,8 @@ class Context(Handle):
         """Memory behind a dma-buf's descriptor (an int, or anything with `fileno()`), without a copy.
 
         `size` in bytes is all of it by default. `kind` is `"host"`, `"device"` or `"shared"`. The descriptor stays the
-        caller's and may be closed at once; the memory is the context's until `close()`. Raises `BadDescriptor` (an
+        caller's and may be closed at once; the memory is the context's until `close()`, keeps a duplicate, and can be
+        exported again. Raises `BadDescriptor` (an
         `OSError`), `InvalidArgument`, `NotSupported`, `OutOfMemory`, `Closed`. Calls zeMemAllocHost, zeMemAllocDevice
         or zeMemAllocShared, and zeMemGetAddressRange.
         """
@@ -167,8 +169,14 @@ class Context(Handle):
         number = external.descriptor(fd)
         wanted = external.import_size(number, size)
         flags = self._read_only_flags(where) if read_only else 0
-        box = external.import_fd(self, where, number, wanted, kind, flags)
-        return make(self, box, wanted, kind, None if kind == "host" else where, "", "dma_buf", read_only)
+        source = Fd.duplicate(number)
+        try:
+            box = external.import_fd(self, where, number, wanted, kind, flags)
+        except BaseException:
+            source.close()
+            raise
+        shown = None if kind == "host" else where
+        return make(self, box, wanted, kind, shown, "dma_buf", "dma_buf", read_only=read_only, source=source)
 
     def import_pointer(
         self, address: SupportsIndex, size: SupportsIndex, *, owner: object = None, read_only: bool = False
@@ -183,7 +191,7 @@ class Context(Handle):
         box = external.import_pages(self, where, start, length, flags)
         if owner is not None:
             _c.l0_box_keep(box, id(owner))
-        return make(self, box, length, "host", None, "", "pointer", read_only)
+        return make(self, box, length, "host", None, "", "pointer", read_only=read_only)
 
     def import_buffer(self, buffer: Buffer, *, read_only: bool = False) -> Memory:
         """`import_pointer` for an object with the buffer protocol (a numpy array, an mmap), which it keeps alive."""

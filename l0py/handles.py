@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import lib
 from ._ffi import ffi
 from ._ffi import lib as _c
-from .errors import Closed, Error, OutOfMemory, check
+from .errors import Closed, Error, InUse, OutOfMemory, check
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -138,7 +138,12 @@ class Handle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except InUse:
+            if error is None:
+                raise
+            # The pending error says more, and its traceback may be all that uses the object: the collector closes it.
 
     def __reduce__(self) -> str:
         raise TypeError(f"{type(self).__name__} cannot be pickled: a native handle means nothing elsewhere")

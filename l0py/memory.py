@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 from . import external, lib
 from ._ffi import ffi
 from ._ffi import lib as _c
+from .dmabuf import Fd
 from .errors import InUse, InvalidArgument, NotSupported
 from .handles import CData, Handle, borrow
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from .context import Context
     from .device import Device
-    from .dmabuf import Fd
 
 __all__ = ["AllocationProperties", "Memory"]
 
@@ -59,9 +59,10 @@ class Memory(Handle):
     `"device"`, which the host may not touch. `close()` raises `InUse` (a `BufferError`) while a view of it lives.
     """
 
-    __slots__ = ("_exporter", "context", "device", "exportable", "kind", "origin", "read_only", "size")
+    __slots__ = ("_exporter", "_source", "context", "device", "exportable", "kind", "origin", "read_only", "size")
 
     _exporter: weakref.ref[Any] | None
+    _source: Fd | None  # what it was imported from: it can be exported again
     context: Context
     device: Device | None
     exportable: str
@@ -94,7 +95,7 @@ class Memory(Handle):
         size = operator.index(size)
         if size <= 0 or handle <= 0:
             raise InvalidArgument(f"{size} bytes at {handle:#x} are no memory")
-        return make(context, borrow(handle, context, owner), size, kind, device, exportable, "borrowed", False)
+        return make(context, borrow(handle, context, owner), size, kind, device, exportable, "borrowed")
 
     @property
     def address(self) -> int:
@@ -126,13 +127,15 @@ class Memory(Handle):
     def export(self, kind: str = "dma_buf") -> Fd:
         """A descriptor of the same memory, owned by the caller; other processes and drivers import it.
 
-        The memory lives on behind it after `close()`. Raises `InvalidArgument` unless it was allocated `exportable`,
-        `NotSupported`. Calls zeMemGetAllocProperties.
+        The memory lives on behind it after `close()`. What was imported is exported as a descriptor of the same
+        buffer. Raises `InvalidArgument` unless it was allocated `exportable` or imported by `import_dma_buf`,
+        `NotSupported`. Calls zeMemGetAllocProperties for allocations.
         """
         self.require_open()
         if kind != self.exportable:
-            way_out = "pass on what it was imported from" if self.origin == "dma_buf" else "allocate it so"
-            raise InvalidArgument(f"{self!r} was not made exportable as {kind!r}: {way_out}")
+            raise InvalidArgument(f"{self!r} was not made exportable as {kind!r}: allocate it so")
+        if self._source is not None:
+            return Fd.duplicate(self._source)
         return external.export_fd(self, self.size, self.context, self._driver_handle, kind)
 
     def view(self, format: str = "B", shape: Sequence[int] | None = None) -> memoryview:  # noqa: A002
@@ -271,7 +274,11 @@ class Memory(Handle):
         """
         if self._exporter is not None and self._exporter() is not None:
             raise InUse(f"{self!r} cannot be closed: arrays or memoryviews of it are alive; drop them first")
-        super().close()
+        try:
+            super().close()
+        finally:
+            if self._source is not None:
+                self._source.close()
 
     def _describe(self) -> str:
         return f"{self.kind} ({self.origin}), {self.size} bytes"
@@ -290,7 +297,9 @@ def make(
     device: Device | None,
     exportable: str,
     origin: str,
-    read_only: bool,
+    *,
+    read_only: bool = False,
+    source: Fd | None = None,
 ) -> Memory:
     """Memory around a box: for contexts."""
     memory: Memory = _new(Memory)
@@ -298,6 +307,7 @@ def make(
     memory._native_kind = _MEMORY
     memory._driver_handle = context._driver_handle
     memory._exporter = None
+    memory._source = source
     memory.context = context
     memory.size = size
     memory.kind = kind

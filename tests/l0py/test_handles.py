@@ -287,3 +287,12 @@ def test_boxes_are_counted(context: l0py.Context) -> None:
     memory.close()
     assert handles.live_objects() == before
     assert c.l0_box_count(c.L0_CONTEXT) == before["context"]
+
+
+def test_a_pending_exception_is_not_hidden_by_living_views(context: l0py.Context) -> None:
+    with pytest.raises(ZeroDivisionError), context.alloc_host(4096) as memory:
+        view = memory.view()
+        raise ZeroDivisionError
+    assert not memory.closed
+    del view
+    memory.close()

@@ -170,7 +170,8 @@ void* allocate(Context& context, const Request& request) {
   auto block = request.pages != nullptr    ? import_pages(request)
                : request.import != nullptr ? import_block(request)
                                            : create_block(request);
-  block->type = request.pages != nullptr ? ZE_MEMORY_TYPE_HOST_IMPORTED : request.type;
+  // Imported pages too are host memory: their own type came with API 1.17, and OpenVINO 2026.0 takes it for an error.
+  block->type = request.type;
   block->device_address = next_device_address.fetch_add(round_to_pages(block->size), std::memory_order_relaxed);
   void* base = block->base;
   if (request.pages == nullptr) {
