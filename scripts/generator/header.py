@@ -21,6 +21,12 @@ PLATFORM = """\
 #define ZE_CALLBACK_CONV
 #define ZE_APIEXPORT __attribute__((visibility("default")))
 #endif
+/* Callers may pass any number: with a fixed type, C++ may look at it before it is found wrong. */
+#if defined(__cplusplus)
+#define ZE_ENUM_BASE : uint32_t
+#else
+#define ZE_ENUM_BASE
+#endif
 #define ZE_MAKE_VERSION(major, minor) (((uint32_t)(major) << 16) | ((uint32_t)(minor) & 0xffffu))
 #define ZE_MAJOR_VERSION(version) ((uint32_t)(version) >> 16)
 #define ZE_MINOR_VERSION(version) ((uint32_t)(version) & 0xffffu)
@@ -77,9 +83,10 @@ class Header:
 
     def enums(self) -> list[str]:
         lines = []
+        base = "" if self.integers else "ZE_ENUM_BASE "
         for enum in self._mine(self.spec.all("enums", npu=self.npu)):
             values = ",\n".join(f"  {v['name']} = {v['value']}" for v in enum["values"])
-            lines.append(f"typedef enum _{enum['name']} {{\n{values}\n}} {enum['name']};")
+            lines.append(f"typedef enum _{enum['name']} {base}{{\n{values}\n}} {enum['name']};")
         return lines
 
     def handles(self) -> list[str]:
