@@ -27,6 +27,7 @@ struct Execution {
   uint64_t number;
   uintptr_t graph;
   std::vector<const void*> arguments;
+  std::vector<uint64_t> memory;
 };
 
 struct Record {
@@ -36,6 +37,7 @@ struct Record {
   std::deque<Call> calls;
   std::deque<Execution> executions;
   uint64_t executed = 0;
+  uint64_t next_number = 0;  // goes on through resets, so that a number always means one execution
   uint64_t dropped = 0;  // entries that there was no memory for
 };
 
@@ -97,7 +99,8 @@ std::string json_call(const Call& call) {
 
 std::string json_execution(const Execution& execution) {
   return "{" + json_field("number", execution.number) + "," + json_field("graph", execution.graph) + "," +
-         json_field("arguments", json_list(execution.arguments, json_pointer)) + "}";
+         json_field("arguments", json_list(execution.arguments, json_pointer)) + "," +
+         json_field("memory", json_list(execution.memory, [](uint64_t id) { return std::to_string(id); })) + "}";
 }
 
 std::string json_objects() {
@@ -136,12 +139,13 @@ void record_call(Function function, ze_result_t result, std::initializer_list<ui
   }
 }
 
-void record_execution(uintptr_t graph, const std::vector<const void*>& arguments) noexcept {
+void record_execution(uintptr_t graph, const std::vector<const void*>& arguments,
+                      const std::vector<uint64_t>& memory) noexcept {
   Record& record = the_record();
   std::lock_guard lock(record.mutex);
-  const uint64_t number = record.executed++;
+  ++record.executed;
   try {
-    append(record.executions, {number, graph, arguments});
+    append(record.executions, {record.next_number++, graph, arguments, memory});
   } catch (const std::bad_alloc&) {
     ++record.dropped;
   }

@@ -16,8 +16,10 @@ extern std::atomic<bool> calls_recorded;
 inline bool recording_calls() noexcept { return calls_recorded.load(std::memory_order_relaxed); }
 
 void record_call(Function function, ze_result_t result, std::initializer_list<uint64_t> arguments) noexcept;
-// The argument pointers of one execution of a graph, in the graph's argument order.
-void record_execution(uintptr_t graph, const std::vector<const void*>& arguments) noexcept;
+// One execution of a graph: its argument pointers in the graph's argument order, and the ids of the memory that each
+// lies in, since addresses are used again.
+void record_execution(uintptr_t graph, const std::vector<const void*>& arguments,
+                      const std::vector<uint64_t>& memory) noexcept;
 
 void start_recording() noexcept;
 void stop_recording() noexcept;
