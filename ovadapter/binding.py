@@ -1,0 +1,267 @@
+"""Inputs and outputs of a request bound to memory: all or nothing, and undone when the binding ends."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+from l0py.errors import Closed, InUse
+
+from . import verdict
+from .errors import CopyRequired, ImportRefused, TensorMismatch, UnknownTensor
+from .ports import Port, Ports
+from .source import is_array, is_read_only
+from .tensor import Tensor, element_type, reason, static_shape
+from .verdict import Placed, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import openvino as ov
+
+    from .context import NpuContext
+
+__all__ = ["Binding"]
+
+
+class Binding:
+    """A request whose tensors lie in memory. Made by `NpuContext.bind`; a context manager that undoes it.
+
+    It must be kept as long as the request runs on the memory: it keeps the memory alive, which cannot be closed
+    meanwhile (BufferError).
+    """
+
+    def __init__(
+        self,
+        npu: NpuContext,
+        request: ov.InferRequest,
+        inputs: Mapping[Any, Any],
+        outputs: Mapping[Any, Any],
+        *,
+        allow_copy: bool,
+        restore: bool,
+    ) -> None:
+        self.request = request
+        self.ran = False
+        self._npu = npu
+        self._restores = restore
+        self._closed = True  # until everything is in its place
+        _require_npu(request)
+        ports = self._ports = Ports(request)
+        with ExitStack() as undo:
+            bound: dict[Any, tuple[Port, Tensor]] = {}
+            for side, sources in (("input", inputs), ("output", outputs)):
+                for key, source in sources.items():
+                    port = ports.find(key, side)
+                    if any(port.index == other.index for other, _ in bound.values()):
+                        raise TensorMismatch(f"{key!r} is another name of a tensor that is bound already")
+                    if port.index in verdict.bound_ports(request):
+                        raise InUse(f"{key!r} is bound by another binding of this request: close that first")
+                    bound[key] = port, tensor_for(npu, port, source, allow_copy=allow_copy, undo=undo)
+            _refuse_overlaps(bound)
+            self._previous = self._set_all([port for port, _ in bound.values()], [one for _, one in bound.values()])
+            self._own = undo.pop_all()
+        self._bound = bound
+        for _, tensor in bound.values():
+            tensor.bound(+1)
+        self.mark = verdict.execution_mark()
+        self._closed = False
+        verdict.note_binding(self)
+
+    def _set_all(self, ports: list[Port], tensors: list[Tensor]) -> list[tuple[Port, ov.Tensor | None]]:
+        """Sets the tensors in the request; returns what was there. A failure puts it back."""
+        previous: list[tuple[Port, ov.Tensor | None]] = []
+        try:
+            for port, tensor in zip(ports, tensors, strict=True):
+                # A request has no tensors of its own until it is asked for them: asking costs their memory.
+                previous.append((port, self.request.get_tensor(port.output) if self._restores else None))
+                if tensor.remote is not None:
+                    self.request.set_tensor(port.name, tensor.remote)
+                else:
+                    self.request.set_tensor(port.output, tensor.plain)
+        except RuntimeError as error:
+            self._put_back(previous)
+            raise ImportRefused(f"OpenVINO does not take the memory for {port.label!r}: {reason(error)}") from error
+        return previous
+
+    def _put_back(self, previous: list[tuple[Port, ov.Tensor | None]]) -> None:
+        import openvino as ov
+
+        for port, tensor in reversed(previous):
+            if tensor is None:
+                shape = ov.Shape(list(port.output.get_shape()))
+                tensor = self._npu.remote_context.create_host_tensor(port.output.get_element_type(), shape)
+            self.request.set_tensor(port.output, tensor)
+
+    @property
+    def tensors(self) -> dict[Any, Tensor]:
+        """The bound tensors, by the keys that were given."""
+        return {key: tensor for key, (_, tensor) in self._bound.items()}
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def infer(self) -> None:
+        """Runs the request and waits; results are in the bound memory. Raises what OpenVINO raises."""
+        # InferRequest.infer() would raise after running when an output is a remote tensor.
+        self.start_async()
+        self.wait()
+
+    def start_async(self) -> None:
+        """Starts the request; the memory belongs to it until `wait()` returns.
+
+        A request of an AsyncInferQueue is started by its queue instead.
+        """
+        self._require_open()
+        self.request.start_async()
+
+    def wait(self) -> None:
+        """Waits until the request has run. Raises what OpenVINO raises."""
+        self._require_open()
+        self.request.wait()
+        self.ran = True
+
+    def numpy(self, key: Any) -> np.ndarray[Any, Any]:
+        """A bound tensor's data as an array, without a copy."""
+        return self._find(key)[1].numpy()
+
+    def verdict(self, key: Any) -> Verdict:
+        """Whether the last inference copied the tensor: `ovadapter.was_copied` for this binding."""
+        self._require_open()
+        port, _ = self._find(key)
+        return verdict.was_copied(self.request, key if isinstance(key, str) else port.label)
+
+    def verdicts(self) -> dict[Any, Verdict]:
+        """The verdict over every bound tensor."""
+        return {key: self.verdict(key) for key in self._bound}
+
+    def placed(self) -> dict[int, Placed]:
+        """Where the bound tensors lie, by the index of their ports."""
+        return {port.index: Placed(tensor.route, tensor.address, tensor.size) for port, tensor in self._bound.values()}
+
+    def close(self) -> None:
+        """Waits for the request, puts back what it had before and lets go of the memory. Runs once.
+
+        When OpenVINO does not take the former tensors back, it raises what OpenVINO raises and stays bound.
+        """
+        if self._closed:
+            return
+        with suppress(RuntimeError):  # an inference that failed has ended, too
+            self.request.wait()
+        self._put_back(self._previous)
+        self._closed = True
+        verdict.forget_binding(self)
+        for _, tensor in self._bound.values():
+            tensor.bound(-1)
+        self._own.close()
+
+    def _find(self, key: Any) -> tuple[Port, Tensor]:
+        if key in self._bound:
+            return self._bound[key]
+        index = self._ports.find(key).index  # another name of it, perhaps
+        for port, tensor in self._bound.values():
+            if port.index == index:
+                return port, tensor
+        raise UnknownTensor(f"{key!r} is not bound; bound are {', '.join(map(repr, self._bound)) or 'none'}")
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Closed("the binding is closed: the request is no longer in its memory")
+
+    def __enter__(self) -> Binding:
+        self._require_open()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and not sys.is_finalizing():
+            warnings.warn(
+                f"{self!r} was not kept: its request is unbound now", ResourceWarning, source=self, stacklevel=2
+            )
+            self.close()
+
+    def __repr__(self) -> str:
+        state = " (closed)" if self._closed else ""
+        return f"<ovadapter.Binding of {', '.join(map(str, self._bound)) or 'nothing'}{state}>"
+
+
+def _require_npu(request: ov.InferRequest) -> None:
+    devices = request.get_compiled_model().get_property("EXECUTION_DEVICES")
+    devices = [devices] if isinstance(devices, str) else devices  # plugins differ in how they tell one device
+    if any(not device.startswith("NPU") for device in devices):
+        raise TensorMismatch(
+            f"the request runs on {', '.join(devices)}, not on the NPU alone: it cannot use NPU memory"
+        )
+
+
+def tensor_for(npu: NpuContext, port: Port, source: Any, *, allow_copy: bool, undo: ExitStack) -> Tensor:
+    """The tensor for a port: one that was made before, if it fits, or a new one that `undo` closes."""
+    shape, type_ = _static(port)
+    if isinstance(source, Tensor):
+        source.require_open()
+        _require_same(port, shape, type_, source.shape, source.element_type)
+        if source.remote is not None and port.name is None:
+            raise TensorMismatch(
+                f"{port.label} has no name of its own, by which OpenVINO would take a remote tensor: "
+                "make it with route='keeper'"
+            )
+        if source.route == "copy" and not allow_copy:
+            raise CopyRequired(f"{source!r} is copied", "Give it other memory, or say allow_copy=True here, too")
+        tensor = source
+    else:
+        _check_array(port, shape, type_, source)
+        tensor = npu.remote_tensor(
+            source,
+            shape,
+            type_,
+            route="keeper" if port.name is None else None,
+            tensor_type="INPUT" if port.side == "input" and is_read_only(source) else "BINDED",
+            allow_copy=allow_copy,
+        )
+        undo.callback(tensor.close)
+    if port.side == "output" and not tensor.writable:
+        raise TensorMismatch(f"{port.label!r} is an output, but its memory is read-only")
+    return tensor
+
+
+def _static(port: Port) -> tuple[tuple[int, ...], ov.Type]:
+    shape = port.output.get_partial_shape()
+    if shape.is_dynamic:
+        raise TensorMismatch(
+            f"{port.label!r} has the dynamic shape {shape}: memory is bound to static shapes only. "
+            "Give the model one with reshape() before it is compiled"
+        )
+    return static_shape(port.output.get_shape()), element_type(port.output.get_element_type())
+
+
+def _check_array(port: Port, shape: tuple[int, ...], type_: ov.Type, source: Any) -> None:
+    """An array must be what the port is; one of single bytes in one dimension is taken for raw memory."""
+    if not is_array(source) or (source.ndim == 1 and source.dtype.str == "|u1"):
+        return
+    _require_same(port, shape, type_, source.shape, element_type(source.dtype))
+
+
+def _require_same(
+    port: Port, shape: tuple[int, ...], type_: ov.Type, given: tuple[int, ...], given_type: ov.Type
+) -> None:
+    if (shape, type_) != (given, given_type):
+        raise TensorMismatch(
+            f"{port.label!r} takes {type_.get_type_name()} {list(shape)}, "
+            f"the memory given for it is {given_type.get_type_name()} {list(given)}"
+        )
+
+
+def _refuse_overlaps(bound: Mapping[Any, tuple[Port, Tensor]]) -> None:
+    """An output must share no byte with anything else: the device writes it while it reads the inputs."""
+    everything = list(bound.values())
+    for port, tensor in everything:
+        for other_port, other in everything:
+            if port.side == "output" and port.index != other_port.index and tensor.overlaps(other):
+                raise TensorMismatch(f"the memory of {port.label!r} overlaps that of {other_port.label!r}")

@@ -1,0 +1,114 @@
+"""OpenVINO's NPU context seen from l0py: borrowed, never owned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import l0py
+
+from . import discovery, properties, verdict
+from .binding import Binding
+from .errors import NpuMissing
+from .ring import Ring
+from .routes import router_of
+from .source import make_source
+from .tensor import Tensor, element_type, static_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import openvino as ov
+
+__all__ = ["NpuContext"]
+
+
+class NpuContext:
+    """The NPU of an `openvino.Core` and its Level Zero context: makes tensors over memory and binds them to requests.
+
+    All cores of a process share one Level Zero context, so tensors of one NpuContext go into requests of any core.
+    Without `core` a new one is made. Make it before anything else uses the core's devices: OpenVINO looks for a loader
+    once, and must find the one that l0py chose. Raises `NpuMissing` with the reason and the way out.
+    """
+
+    def __init__(self, core: ov.Core | None = None) -> None:
+        try:
+            import openvino as ov
+        except ModuleNotFoundError as error:
+            raise NpuMissing("openvino is not installed: python -m pip install 'l0py[openvino]'") from error
+        self.core = ov.Core() if core is None else core
+        self.remote_context = discovery.connect(self.core)
+        self.l0_context = properties.l0_context(self.remote_context)
+        self.device = l0py.find_device("npu")
+        self.features = discovery.features(self.device.driver)
+        self._router = router_of(self.remote_context, self.features, software=self.device.driver.is_software)
+
+    @property
+    def context(self) -> l0py.Context:
+        """OpenVINO's Level Zero context as a l0py.Context that does not own it.
+
+        Memory allocated in it is copied by OpenVINO unless it is exportable: see the way out that `CopyRequired` names.
+        """
+        return l0py.Context.from_handle(self.l0_context, self.device.driver, owner=self.remote_context)
+
+    def remote_tensor(
+        self,
+        source: Any,
+        shape: Iterable[int],
+        type: Any,  # noqa: A002 - OpenVINO's own name for it
+        *,
+        route: str | None = None,
+        tensor_type: str = "BINDED",
+        offset: int = 0,
+        allow_copy: bool = False,
+    ) -> Tensor:
+        """A tensor over memory, used in place by the NPU plugin; or an exception.
+
+        `source` is a l0py.Memory, an fd (int or l0py.dmabuf.Fd, which stays the caller's) or a NumPy array. `shape` is
+        static, `type` an openvino.Type, its name or a NumPy dtype, `offset` in bytes. `route` asks for `"SHARED_BUF"`
+        (import by fd), `"CPU_VA"` (import by address, whole pages) or `"keeper"` (inside the buffer, which is imported
+        as a whole; any size and offset); without it the best one is taken. Read-only memory needs tensor_type="INPUT".
+
+        Raises `CopyRequired` when the plugin would copy (`allow_copy=True` accepts that), `TensorMismatch` when the
+        memory does not fit, `ImportRefused` when OpenVINO or the driver refuses it, l0py.errors.BadDescriptor for a bad
+        fd, l0py.errors.Closed for closed memory. The plugin calls zeMemAllocHost and zeMemGetAllocProperties.
+        """
+        element = element_type(type)
+        sizes = static_shape(shape)
+        return self._router.tensor(
+            make_source(source), offset, sizes, element, route=route, tensor_type=tensor_type, allow_copy=allow_copy
+        )
+
+    def bind(
+        self,
+        request: ov.InferRequest,
+        inputs: Mapping[Any, Any] | None = None,
+        outputs: Mapping[Any, Any] | None = None,
+        *,
+        allow_copy: bool = False,
+        restore: bool = True,
+    ) -> Binding:
+        """Puts a request's inputs and outputs into memory, all of them or none; returns a `Binding` that must be kept.
+
+        Keys are tensor names (or ports of the compiled model), values what `remote_tensor` takes, or Tensors that it
+        made. When the binding ends, the request gets back the tensors that it had; to keep those meanwhile costs their
+        memory, which `restore=False` saves: the request then gets new ones.
+
+        Raises `UnknownTensor`, `TensorMismatch`, BufferError for a tensor that is bound already, and what
+        `remote_tensor` raises; the request is then as it was.
+        """
+        return Binding(self, request, inputs or {}, outputs or {}, allow_copy=allow_copy, restore=restore)
+
+    def ring(self, compiled: ov.CompiledModel, context: l0py.Context, slots: int = 3) -> Ring:
+        """So many requests of a model, each bound to memory of its own in `context`: see `Ring`.
+
+        Raises what `bind` and `l0py.Context.alloc_host` raise; nothing is left behind then.
+        """
+        return Ring(self, compiled, context, slots)
+
+    def was_copied(self, request: ov.InferRequest, name: str) -> verdict.Verdict:
+        """See `ovadapter.was_copied`."""
+        return verdict.was_copied(request, name)
+
+    def __repr__(self) -> str:
+        kind = "software" if self.device.driver.is_software else "hardware"
+        return f"<ovadapter.NpuContext {self.device.name!r} ({kind}) at {self.l0_context:#x}>"

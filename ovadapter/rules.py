@@ -1,0 +1,31 @@
+"""The rules by which OpenVINO's NPU plugin uses memory in place or copies it, in words: for verdicts and errors."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ALIGNED",
+    "CPU_VA",
+    "CPU_VA_MISSING",
+    "IMPORT_MISSING",
+    "KEEPER",
+    "MUTABLE_MISSING",
+    "OUTSIDE",
+    "OWN_CONTEXT",
+    "SHARED_BUF",
+    "UNALIGNED",
+]
+
+SHARED_BUF = "a remote tensor imported by fd is used in place, or refused"
+CPU_VA = "a remote tensor imported by address is used in place, or refused"
+KEEPER = "a tensor inside imported memory is found in the plugin's own pool and used in place"
+ALIGNED = (
+    "a plain tensor whose address and size are multiples of 4096 is imported anew at every inference, or else copied"
+)
+UNALIGNED = "a plain tensor whose address or size is no multiple of 4096 is copied at every inference"
+OWN_CONTEXT = "memory in OpenVINO's own context is used in place when OpenVINO allocated it, and copied when others did"
+OUTSIDE = "memory that only this process can reach by address must be whole pages of 4096 bytes, or it is copied"
+MUTABLE_MISSING = (
+    "a driver without mutable command lists (ZE_experimental_mutable_command_list) has every tensor copied"
+)
+CPU_VA_MISSING = "this OpenVINO imports memory by fd alone (2026.0 brought import by address) and copies what has none"
+IMPORT_MISSING = "this driver imports no memory of that kind, and OpenVINO copies what is not imported"
