@@ -1,0 +1,256 @@
+"""What may be given as memory, and what is refused before OpenVINO or the driver sees it; nothing leaks either way."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from npu_helpers import aligned_array, nothing_leaks
+
+import l0py
+import ovadapter
+from l0py import dmabuf
+from ovadapter import CopyRequired, ImportRefused, TensorMismatch
+
+
+@pytest.fixture
+def memfd() -> Any:
+    fd = os.memfd_create("source", os.MFD_CLOEXEC)
+    os.truncate(fd, 8192)
+    yield fd
+    os.close(fd)
+
+
+def test_an_fd_in_each_form(npu: ovadapter.NpuContext, memfd: int) -> None:
+    with nothing_leaks():
+        for source in (memfd, dmabuf.Fd.duplicate(memfd)):
+            with npu.remote_tensor(source, [2048], "f32") as tensor:
+                assert (tensor.route, tensor.mem_type) == ("SHARED_BUF", "SHARED_BUF")
+                tensor.numpy()[:] = 7
+                assert np.frombuffer(os.pread(memfd, 8192, 0), np.float32).tolist() == [7] * 2048
+        del source, tensor
+    os.fstat(memfd)  # it stayed the caller's
+
+
+def test_the_fd_may_be_closed_at_once(npu: ovadapter.NpuContext, memfd: int) -> None:
+    fd = dmabuf.Fd.duplicate(memfd)
+    with npu.remote_tensor(fd, [8192], "u8") as tensor:
+        fd.close()
+        tensor.numpy()[:] = 9
+        assert os.pread(memfd, 2, 0) == b"\x09\x09"
+
+
+def test_fd_0_is_given_another_number(npu: ovadapter.NpuContext, memfd: int) -> None:
+    kept = os.dup(0)
+    try:
+        os.dup2(memfd, 0)
+        with npu.remote_tensor(0, [8192], "u8") as tensor:
+            tensor.numpy()[0] = 3
+            assert os.pread(memfd, 1, 0) == b"\x03"
+        # exported while 0 is free, so that the export itself may become fd 0
+        os.close(0)
+        with l0py.Context(npu.device) as context, context.alloc_host(4096, exportable=True) as memory:
+            assert npu.remote_tensor(memory, [4096], "u8").route == "SHARED_BUF"
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
+def test_parts_of_an_fd_share_one_import(npu: ovadapter.NpuContext, memfd: int) -> None:
+    first = npu.remote_tensor(memfd, [10], "f32", offset=4)
+    second = npu.remote_tensor(memfd, [100], "u8", offset=5001)
+    assert (first.route, second.route) == ("keeper", "keeper")
+    assert second.address - first.address == 5001 - 4
+    second.numpy()[:] = 1
+    assert os.pread(memfd, 101, 5000) == b"\0" + b"\1" * 100
+
+
+def closed_fd() -> int:
+    fd = os.memfd_create("closed")
+    os.close(fd)
+    return fd
+
+
+def pipe() -> int:
+    read, write = os.pipe()
+    os.close(write)
+    return read
+
+
+def empty_file() -> int:
+    return os.memfd_create("empty")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (closed_fd, "not open"),
+        (lambda: -1, "not open"),
+        (lambda: 2**40, "not open"),
+        (pipe, "a pipe"),
+        (lambda: os.open("/", os.O_RDONLY), "a directory"),
+        (lambda: os.open("/dev/null", os.O_RDWR), "a character device"),
+        (empty_file, "no bytes"),
+    ],
+    ids=["closed", "negative", "huge", "pipe", "directory", "device", "empty"],
+)
+def test_bad_descriptors(npu: ovadapter.NpuContext, make: Any, says: str) -> None:
+    fd = make()
+    try:
+        with nothing_leaks(), pytest.raises(l0py.BadDescriptor, match=says) as caught:
+            npu.remote_tensor(fd, [1], "u8")
+        assert isinstance(caught.value, OSError)
+    finally:
+        if says != "not open":
+            os.close(fd)
+
+
+def test_a_file_that_is_no_shared_memory(npu: ovadapter.NpuContext, tmp_path: Any) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(4096))
+    fd = os.open(path, os.O_RDWR)
+    try:
+        with nothing_leaks(), pytest.raises(ImportRefused, match="SHARED_BUF"):
+            npu.remote_tensor(fd, [4096], "u8")
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("source", [None, 1.5, "memory", b"bytes", True, [1, 2]], ids=repr)
+def test_what_is_no_memory(npu: ovadapter.NpuContext, source: Any) -> None:
+    with pytest.raises(TypeError, match="memory is"):
+        npu.remote_tensor(source, [1], "u8")
+
+
+@pytest.mark.parametrize(
+    ("shape", "type_", "offset", "says"),
+    [
+        ([2049], "f32", 0, "too small"),
+        ([2048], "f32", 1, "too small"),
+        ([8192], "u8", -1, "too small"),
+        ([2**40, 2**40], "f64", 0, "too small"),
+        ([16385], "u4", 0, "too small"),
+        ([0], "u8", 0, "below 1"),
+        ([-1, 8], "u8", 0, "below 1"),
+        ("ab", "u8", 0, "no static shape"),
+        ([8], "f33", 0, "no element type"),
+        ([8], object(), 0, "no element type"),
+        ([8], "string", 0, "no bytes"),
+        ([8], "dynamic", 0, "no bytes"),
+    ],
+)
+def test_what_does_not_fit(
+    npu: ovadapter.NpuContext, memfd: int, shape: Any, type_: Any, offset: int, says: str
+) -> None:
+    with nothing_leaks(), pytest.raises(TensorMismatch, match=says):
+        npu.remote_tensor(memfd, shape, type_, offset=offset)
+
+
+@pytest.mark.parametrize(("count", "type_", "size"), [(16384, "u4", 8192), (65536, "u1", 8192), (21845, "u3", 8193)])
+def test_types_of_less_than_a_byte(npu: ovadapter.NpuContext, memfd: int, count: int, type_: str, size: int) -> None:
+    if size > 8192:
+        with pytest.raises(TensorMismatch, match=f"too small for {size} bytes"):
+            npu.remote_tensor(memfd, [count], type_)
+    else:
+        with npu.remote_tensor(memfd, [count], type_) as tensor:
+            assert tensor.size == size
+            assert tensor.numpy().shape == (size,)
+
+
+def test_arrays(npu: ovadapter.NpuContext) -> None:
+    array = aligned_array(8192)
+    with npu.remote_tensor(array, [2048], "f32") as tensor:
+        assert (tensor.route, tensor.address) == ("CPU_VA", array.ctypes.data)
+        with npu.remote_tensor(array[100:500], [100], "f32") as inside:
+            assert (inside.route, inside.address) == ("keeper", array.ctypes.data + 100)
+    for skewed in (aligned_array(8192, skew=8), aligned_array(8000)):
+        with nothing_leaks(), pytest.raises(CopyRequired, match="whole pages") as caught:
+            npu.remote_tensor(skewed, [2000], "f32")
+        assert "allow_copy" in caught.value.way_out
+        assert npu.remote_tensor(skewed, [2000], "f32", allow_copy=True).route == "copy"
+    with pytest.raises(TensorMismatch, match="not C-contiguous"):
+        npu.remote_tensor(array[::2], [4096], "u8")
+    with pytest.raises(TensorMismatch, match="Python objects"):
+        npu.remote_tensor(np.array([None]), [1], "u8")
+
+
+def test_arrays_that_overlap(npu: ovadapter.NpuContext) -> None:
+    array = aligned_array(8192)
+    with npu.remote_tensor(array[:4096], [10], "u8") as part:
+        assert part.route == "keeper"
+        with pytest.raises(ImportRefused, match="already imported"):
+            npu.remote_tensor(array, [8192], "u8")
+    assert npu.remote_tensor(array, [8192], "u8").route == "CPU_VA"
+
+
+def test_read_only_memory_is_for_inputs(npu: ovadapter.NpuContext) -> None:
+    array = aligned_array(4096)
+    array.flags.writeable = False
+    with pytest.raises(TensorMismatch, match="read-only"):
+        npu.remote_tensor(array, [4096], "u8")
+    with npu.remote_tensor(array, [4096], "u8", tensor_type="INPUT") as tensor:
+        assert not tensor.numpy().flags.writeable
+
+
+def test_memory_that_is_gone(npu: ovadapter.NpuContext) -> None:
+    with l0py.Context(npu.device) as context:
+        memory = context.alloc_host(4096)
+        other = context.alloc_host(4096)
+        memory.close()
+        with pytest.raises(l0py.Closed):
+            npu.remote_tensor(memory, [4096], "u8")
+    with pytest.raises(l0py.Closed):  # of a closed context
+        npu.remote_tensor(other, [4096], "u8")
+
+
+def test_memory_cannot_be_closed_while_a_tensor_is_over_it(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    for exportable in (True, False):
+        memory = context.alloc_host(4096, exportable=exportable)
+        tensor = npu.remote_tensor(memory, [4096], "u8")
+        with pytest.raises(BufferError):
+            memory.close()
+        array = tensor.numpy()
+        tensor.close()
+        tensor.close()
+        with pytest.raises(BufferError):  # the array holds on to it
+            memory.close()
+        del array
+        memory.close()
+        with pytest.raises(l0py.Closed):
+            tensor.numpy()
+
+
+def test_an_error_does_not_keep_memory_open(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    """Its traceback refers to all that was at hand: the `with` block must end with it, not with another error."""
+    with pytest.raises(TensorMismatch, match="too small"), context.alloc_host(4096) as memory:
+        npu.remote_tensor(memory, [4097], "u8")
+    with pytest.raises(CopyRequired, match="no fd"), context.alloc_host(4096) as memory:
+        npu.remote_tensor(memory, [4096], "u8", route="SHARED_BUF")
+
+
+def test_kinds_of_memory(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    with context.alloc_shared(4096) as shared:
+        assert npu.remote_tensor(shared, [4096], "u8").route == "CPU_VA"
+    with context.alloc_device(4096, exportable=True) as device:
+        assert npu.remote_tensor(device, [4096], "u8").route == "SHARED_BUF"
+    with context.alloc_device(4096) as device, pytest.raises(CopyRequired):
+        npu.remote_tensor(device, [4096], "u8")
+    array = aligned_array(4096)
+    with context.import_buffer(array) as imported:
+        assert npu.remote_tensor(imported, [4096], "u8").route == "CPU_VA"
+
+
+def test_routes_that_cannot_be(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    with context.alloc_host(8192) as memory:
+        with pytest.raises(CopyRequired, match="has no fd"):
+            npu.remote_tensor(memory, [2048], "f32", route="SHARED_BUF")
+        with pytest.raises(CopyRequired, match="whole pages"):
+            npu.remote_tensor(memory, [1000], "f32", route="CPU_VA")
+        with pytest.raises(TensorMismatch, match="none of"):
+            npu.remote_tensor(memory, [1000], "f32", route="cpu_va")
+        with pytest.raises(TensorMismatch, match="none of"):
+            npu.remote_tensor(memory, [1000], "f32", tensor_type="BOUND")
+    with context.alloc_host(8192, exportable=True) as memory, pytest.raises(CopyRequired, match="first byte"):
+        npu.remote_tensor(memory, [2047], "f32", offset=4, route="SHARED_BUF")
