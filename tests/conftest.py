@@ -18,6 +18,12 @@ os.environ.setdefault("L0PY_SOFTDRIVER", "1")
 import l0py
 from l0py import handles, softdriver
 
+# Children choose their drivers themselves: what this process told its loader is not for them.
+_drivers = os.environ.get("ZE_ENABLE_ALT_DRIVERS")
+l0py.find_device("npu")
+if _drivers is None:
+    os.environ.pop("ZE_ENABLE_ALT_DRIVERS", None)
+
 RunPython = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +45,6 @@ def test_a_core_is_made_when_none_is_given(npu: ovadapter.NpuContext) -> None:
 def test_importing_needs_neither_openvino_nor_numpy(python: Any) -> None:
     script = "import ovadapter, sys; print([name for name in ('openvino', 'numpy') if name in sys.modules])"
     assert python(script).stdout == "[]\n"
-
-
-@pytest.fixture
-def python(python: Any) -> Any:
-    """Without the drivers that this process has put into its environment."""
-    return partial(python, ZE_ENABLE_ALT_DRIVERS=None)
 
 
 def why(python: Any, script: str, **environment: str | None) -> str:
