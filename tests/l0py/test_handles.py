@@ -290,8 +290,9 @@ def test_boxes_are_counted(context: l0py.Context) -> None:
 
 
 def test_a_pending_exception_is_not_hidden_by_living_views(context: l0py.Context) -> None:
-    with pytest.raises(ZeroDivisionError), context.alloc_host(4096) as memory:
-        view = memory.view()
+    memory = context.alloc_host(4096)
+    view = memory.view()
+    with pytest.raises(ZeroDivisionError), memory:
         raise ZeroDivisionError
     assert not memory.closed
     del view
