@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("L0PY_SOFTDRIVER", "1")
+os.environ.setdefault("CI", "true")  # OpenVINO's telemetry stays off; it forks, too
 
 import l0py
 from l0py import handles, softdriver

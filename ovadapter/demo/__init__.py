@@ -45,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         except (RuntimeError, ValueError, OSError, MemoryError, NotImplementedError) as error:
             print(f"demo: {str(error).strip() or type(error).__name__}", file=sys.stderr)
             return 1
-        stdout.write(report.as_json(outcome) if arguments.json else report.as_text(outcome))
+        # Flushed at once: a library that forks (OpenVINO's telemetry does) would print a buffer's text once more.
+        print(report.as_json(outcome) if arguments.json else report.as_text(outcome), end="", file=stdout, flush=True)
     return 0 if outcome.zero_copy or arguments.device == "CPU" else 1
 
 
