@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

@@ -1,6 +1,7 @@
 /* The table of entry points that the generated wrappers call through. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "level_zero_integers.h"
@@ -10,5 +11,5 @@ extern const char* const l0_entry_names[];
 extern const int l0_entry_count;
 
 /* Not SUCCESS once zeInit failed: old loaders have then unloaded the driver, and any further call would crash. */
-extern ze_result_t l0_refusal;
+extern _Atomic(ze_result_t) l0_refusal;
 ze_result_t l0_remember_init(ze_result_t result);

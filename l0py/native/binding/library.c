@@ -7,7 +7,7 @@
 
 #include "binding_api.h"
 
-ze_result_t l0_refusal = ZE_RESULT_SUCCESS;
+_Atomic(ze_result_t) l0_refusal = ZE_RESULT_SUCCESS;
 static int bound = 0;
 
 ze_result_t l0_remember_init(ze_result_t result) {

@@ -1,12 +1,13 @@
 /* The part of CPython's stable ABI that this module uses, for machines whose Python came without its headers.
 
    A bare Debian has Python but no Python.h, and installing it needs root. The stable ABI never changes, so that these
-   declarations hold for every CPython from 3.10 on; free-threaded builds, which have no stable ABI, need the real ones. */
+   declarations hold for every CPython from 3.10 on; free-threaded builds, which have no stable ABI, need the real ones.
+ */
 #pragma once
 
 #include <assert.h>
-#include <stddef.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ void PyEval_RestoreThread(PyThreadState*);
 #define Py_BEGIN_ALLOW_THREADS \
   {                            \
     PyThreadState* _save = PyEval_SaveThread();
-#define Py_END_ALLOW_THREADS    \
+#define Py_END_ALLOW_THREADS   \
   PyEval_RestoreThread(_save); \
   }
 PyGILState_STATE PyGILState_Ensure(void);
