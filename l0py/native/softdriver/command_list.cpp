@@ -13,11 +13,11 @@ constexpr uint32_t known_flags = ZE_COMMAND_LIST_FLAG_RELAXED_ORDERING | ZE_COMM
                                  ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY | ZE_COMMAND_LIST_FLAG_IN_ORDER |
                                  ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE | ZE_COMMAND_LIST_FLAG_COPY_OFFLOAD_HINT;
 
-const CommandList& require_immediate(const CommandList& list) {
+const CommandList::Immediate& require_immediate(const CommandList& list) {
   if (list.worker == nullptr) {
     throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "not an immediate command list");
   }
-  return list;
+  return list.immediate;
 }
 
 }  // namespace
@@ -224,26 +224,26 @@ ze_result_t api::zeCommandListIsImmediate(ze_command_list_handle_t list, ze_bool
 
 ze_result_t api::zeCommandListImmediateGetIndex(ze_command_list_handle_t list, uint32_t* index) {
   const auto found = find<CommandList>(list);
-  require(index, "pIndex") = require_immediate(*found).immediate.index;
+  require(index, "pIndex") = require_immediate(*found).index;
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeCommandListImmediateGetFlags(ze_command_list_handle_t list, ze_command_queue_flags_t* flags) {
   const auto found = find<CommandList>(list);
-  require(flags, "pFlags") = require_immediate(*found).immediate.flags;
+  require(flags, "pFlags") = require_immediate(*found).flags;
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeCommandListImmediateGetMode(ze_command_list_handle_t list, ze_command_queue_mode_t* mode) {
   const auto found = find<CommandList>(list);
-  require(mode, "pMode") = require_immediate(*found).immediate.mode;
+  require(mode, "pMode") = require_immediate(*found).mode;
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeCommandListImmediateGetPriority(ze_command_list_handle_t list,
                                                    ze_command_queue_priority_t* priority) {
   const auto found = find<CommandList>(list);
-  require(priority, "pPriority") = require_immediate(*found).immediate.priority;
+  require(priority, "pPriority") = require_immediate(*found).priority;
   return ZE_RESULT_SUCCESS;
 }
 

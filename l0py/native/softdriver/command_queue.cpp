@@ -74,6 +74,7 @@ ze_result_t api::zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t que
     throw Failure(ZE_RESULT_ERROR_INVALID_SIZE, "no command lists to execute");
   }
   std::vector<std::shared_ptr<const Steps>> work;
+  work.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
     work.push_back(find<CommandList>(lists[i])->closed_steps());
   }

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
+#include <exception>
 #include <new>
+#include <type_traits>
 
 #include "faults.hpp"
 #include "record.hpp"
@@ -23,6 +24,12 @@ uint64_t as_number(T value) noexcept {
   } else {
     return static_cast<uint64_t>(value);
   }
+}
+
+// What every function answers that is not implemented.
+inline ze_result_t unsupported() noexcept {
+  set_last_error("the driver does not have this function");
+  return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
 }
 
 // Runs `body` (an implementation) and answers a result code, whatever happens in it.

@@ -103,7 +103,12 @@ ze_result_t api::zeEventCreate(ze_event_pool_handle_t pool, const ze_event_desc_
   require_flags(desc->wait, known_scopes, "desc.wait");
   auto made = std::make_shared<Event>(owner, *desc);
   owner->take(desc->index);
-  *event = publish(made);
+  try {
+    *event = publish(made);
+  } catch (...) {
+    owner->give_back(desc->index);
+    throw;
+  }
   return ZE_RESULT_SUCCESS;
 }
 

@@ -65,14 +65,15 @@ ze_graph_desc_2_t upgrade(const ze_graph_desc_t& desc) noexcept;
 // Intel's driver and this one read the precision of an argument in these numbers; UNKNOWN: there is none for the type.
 ze_graph_argument_precision_t precision_of(const ElementType& type) noexcept;
 
-// The argument by which texts and bytes are handed out: room 0 or too much asks for the size, less cuts the answer.
+// How texts and bytes are handed out: room 0 or nowhere to write asks for the size, too little room cuts the answer.
 template <class Size>
 void hand_out(const void* data, size_t size, Size* room, void* out, const char* name) {
   Size& count = require(room, name);
+  const bool asks = count == 0 || out == nullptr;
   if (count == 0 || count > size) {
     count = static_cast<Size>(size);
   }
-  if (out != nullptr && count != 0) {
+  if (!asks && count != 0) {
     std::memcpy(out, data, count);
   }
 }

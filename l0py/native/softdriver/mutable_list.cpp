@@ -13,9 +13,14 @@ void require_mutable(const CommandList& list) {
 
 // Argument updates, each perhaps followed by its strides.
 std::vector<CommandList::ArgumentUpdate> read_updates(const void* chain) {
+  constexpr int longest = 65536;  // far more than a graph has arguments: this chain bites its own tail
   std::vector<CommandList::ArgumentUpdate> updates;
+  int links = 0;
   for (auto* link = static_cast<const ze_base_desc_t*>(chain); link != nullptr;
        link = static_cast<const ze_base_desc_t*>(link->pNext)) {
+    if (++links > longest) {
+      throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "desc.pNext does not end");
+    }
     switch (static_cast<uint32_t>(link->stype)) {
       case ZE_STRUCTURE_TYPE_MUTABLE_GRAPH_ARGUMENT_EXP_DESC:
       case ZE_STRUCTURE_TYPE_MUTABLE_GRAPH_ARGUMENT_EXP_DESC_DEPRECATED: {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "model_error.hpp"
+#include "signal.hpp"
 
 // The C interface, as far as it is used. `ov_status_e` is an int of which 0 means success.
 struct ov_shape {
@@ -152,6 +153,7 @@ void check(const Functions& f, int status, Reason reason, const char* action) {
 struct Library {
   Functions f;
   ov_core* core = nullptr;
+  const Home home;
 };
 
 Library& library() {
@@ -164,6 +166,21 @@ Library& library() {
   return instance;
 }
 
+// The library for what makes its threads work. Those do not come along through a fork, and what they held stays locked:
+// a forked child would hang, though not always.
+const Library& working_library() {
+  const Library& ov = library();
+  if (ov.home.left()) {
+    throw Failure(ZE_RESULT_ERROR_UNINITIALIZED,
+                  "OpenVINO was in use before the fork and does not go on in the forked child: use the NPU in one of "
+                  "the two only, or start the child anew (multiprocessing's \"spawn\")");
+  }
+  return ov;
+}
+
+// What frees an object of the library, which was loaded before the object was made: nothing is left to throw.
+const Functions& loaded() noexcept { return library().f; }  // NOLINT(bugprone-exception-escape)
+
 // A port that was fetched from a model.
 class ConstPort {
  public:
@@ -172,7 +189,7 @@ class ConstPort {
   ConstPort& operator=(const ConstPort&) = delete;
   ~ConstPort() {
     if (port != nullptr) {
-      library().f.output_const_port_free(port);
+      loaded().output_const_port_free(port);
     }
   }
   ov_output_const_port* port = nullptr;
@@ -189,13 +206,13 @@ ov_shape as_shape(std::vector<int64_t>& dims) { return {static_cast<int64_t>(dim
 
 }  // namespace
 
-void Deleter::operator()(ov_model* object) const noexcept { library().f.model_free(object); }
-void Deleter::operator()(ov_compiled_model* object) const noexcept { library().f.compiled_model_free(object); }
-void Deleter::operator()(ov_infer_request* object) const noexcept { library().f.infer_request_free(object); }
-void Deleter::operator()(ov_tensor* object) const noexcept { library().f.tensor_free(object); }
+void Deleter::operator()(ov_model* object) const noexcept { loaded().model_free(object); }
+void Deleter::operator()(ov_compiled_model* object) const noexcept { loaded().compiled_model_free(object); }
+void Deleter::operator()(ov_infer_request* object) const noexcept { loaded().infer_request_free(object); }
+void Deleter::operator()(ov_tensor* object) const noexcept { loaded().tensor_free(object); }
 
 Owned<ov_model> read_model(std::string_view xml, ir::Bytes weights) {
-  const Library& ov = library();
+  const Library& ov = working_library();
   Owned<ov_tensor> tensor;
   if (weights.size != 0) {
     // The library wants a writable pointer but only reads constants.
@@ -208,7 +225,7 @@ Owned<ov_model> read_model(std::string_view xml, ir::Bytes weights) {
 }
 
 Owned<ov_compiled_model> compile_for_cpu(const ov_model* model, bool profiling) {
-  const Library& ov = library();
+  const Library& ov = working_library();
   ov_compiled_model* compiled = nullptr;
   const int status = profiling ? ov.f.core_compile_model(ov.core, model, "CPU", 2, &compiled, "PERF_COUNT", "YES")
                                : ov.f.core_compile_model(ov.core, model, "CPU", 0, &compiled);
@@ -217,7 +234,7 @@ Owned<ov_compiled_model> compile_for_cpu(const ov_model* model, bool profiling) 
 }
 
 Owned<ov_infer_request> create_request(const ov_compiled_model* model) {
-  const Functions& f = library().f;
+  const Functions& f = working_library().f;
   ov_infer_request* request = nullptr;
   check(f, f.compiled_model_create_infer_request(model, &request), Reason::not_executed, "create an infer request");
   return Owned<ov_infer_request>(request);
@@ -298,7 +315,7 @@ void set_tensor(ov_infer_request* request, Side side, size_t index, const ov_ten
 }
 
 void infer(ov_infer_request* request) {
-  const Functions& f = library().f;
+  const Functions& f = working_library().f;
   check(f, f.infer_request_infer(request), Reason::not_executed, "execute the model");
 }
 
@@ -311,8 +328,7 @@ std::vector<LayerTime> layer_times(const ov_infer_request* request) {
   for (size_t i = 0; i < list.size; ++i) {
     const ov_profiling_info& info = list.infos[i];
     times.push_back({static_cast<LayerTime::Status>(info.status), text(info.node_name), text(info.node_type),
-                     text(info.exec_type), static_cast<uint64_t>(info.real_time),
-                     static_cast<uint64_t>(info.cpu_time)});
+                     static_cast<uint64_t>(info.real_time)});
   }
   f.profiling_info_list_free(&list);
   return times;

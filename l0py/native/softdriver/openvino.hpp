@@ -32,6 +32,7 @@ template <class T>
 using Owned = std::unique_ptr<T, Deleter>;
 
 // All functions throw ModelError with OpenVINO's own words. The first call finds and loads the library; thread safe.
+// In a child of the process that made that call, those that compile or compute throw Failure.
 
 // `weights` must outlive everything that is made of the model.
 Owned<ov_model> read_model(std::string_view xml, ir::Bytes weights);
@@ -61,8 +62,8 @@ void infer(ov_infer_request* request);
 struct LayerTime {
   enum class Status { not_run, optimized_out, executed };
   Status status = Status::not_run;
-  std::string name, type, kernel;
-  uint64_t wall_us = 0, cpu_us = 0;
+  std::string name, type;
+  uint64_t wall_us = 0;
 };
 // Of a request of a model that was compiled with profiling, after `infer`.
 std::vector<LayerTime> layer_times(const ov_infer_request* request);

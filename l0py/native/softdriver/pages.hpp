@@ -1,4 +1,4 @@
-// Pages of memory as the operating system gives and shares them. The only file that knows which system it is.
+// Pages of memory as the operating system gives and shares them.
 #pragma once
 
 #include <cstddef>

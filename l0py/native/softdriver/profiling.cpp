@@ -113,7 +113,8 @@ ze_result_t api::profiling_pfnProfilingPoolCreate(ze_graph_handle_t hGraph, uint
   if (count == 0) {
     throw Failure(ZE_RESULT_ERROR_INVALID_SIZE, "count is 0");
   }
-  require(phProfilingPool, "phProfilingPool") = publish(std::make_shared<ProfilingPool>(count));
+  require(phProfilingPool, "phProfilingPool");
+  *phProfilingPool = publish(std::make_shared<ProfilingPool>(count));
   return ZE_RESULT_SUCCESS;
 }
 

@@ -38,7 +38,7 @@ struct Record {
   std::deque<Execution> executions;
   uint64_t executed = 0;
   uint64_t next_number = 0;  // goes on through resets, so that a number always means one execution
-  uint64_t dropped = 0;  // entries that there was no memory for
+  uint64_t dropped = 0;      // entries that there was no memory for
 };
 
 // Deliberately never destroyed: other libraries call the driver while the process exits.
@@ -177,7 +177,8 @@ std::string record_json() {
     std::lock_guard lock(record.mutex);
     text = "{" + json_field("calls", json_counts(record)) + "," +
            json_field("trace", json_list(record.calls, json_call)) + "," + json_field("executed", record.executed) +
-           "," + json_field("executions", json_list(record.executions, json_execution));
+           "," + json_field("dropped", record.dropped) + "," +
+           json_field("executions", json_list(record.executions, json_execution));
   }
   return text + "," + json_field("objects", json_objects()) + "," + json_field("memory", json_memory()) + "}";
 }

@@ -16,9 +16,6 @@ class Failure : public std::runtime_error {
   const ze_result_t result;
 };
 
-// The name of a result code, for texts.
-const char* result_name(ze_result_t result) noexcept;
-
 // What this thread's last failed call said; empty when there was none.
 void set_last_error(const char* text) noexcept;
 const char* last_error() noexcept;

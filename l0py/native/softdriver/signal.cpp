@@ -17,6 +17,11 @@ std::atomic<uint32_t> forks{0};
 [[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { ++forks; });
 #endif
 
+// Made while there is memory. Deliberately never destroyed: workers may fail while the process exits.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): a library that cannot be loaded is an answer too
+const Outcome& no_memory =
+    *new Outcome(std::make_shared<const Failure>(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY, "out of memory"));
+
 using Clock = std::chrono::steady_clock;
 
 // Nothing when the clock cannot count that far.
@@ -32,8 +37,6 @@ std::optional<Clock::time_point> deadline(uint64_t timeout) {
 }  // namespace
 
 Outcome failed(ze_result_t result, const char* text) noexcept {
-  static const Outcome& no_memory =
-      *new Outcome(std::make_shared<const Failure>(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY, "out of memory"));
   try {
     return std::make_shared<const Failure>(result, text);
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,8 @@
 #include "worker.hpp"
 
+#include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -37,7 +39,8 @@ class SignalsBlocked {
 // execute graphs are taken down next.
 class Workers {
  public:
-  Workers();
+  explicit Workers(const Workers* before) : before_(before) {}
+  bool left() const noexcept { return home_.left(); }
   void add(Worker* worker) {
     std::lock_guard lock(mutex_);
     workers_.insert(worker);
@@ -47,9 +50,6 @@ class Workers {
     workers_.erase(worker);
   }
   void settle() {
-    if (home_.left()) {
-      return;
-    }
     std::lock_guard lock(mutex_);
     for (Worker* worker : workers_) {
       worker->settle();
@@ -58,20 +58,33 @@ class Workers {
 
  private:
   const Home home_;
+  [[maybe_unused]] const Workers* const before_;  // the parent process's: kept, for its lock may be held for ever
   std::mutex mutex_;
   std::set<Worker*> workers_;
 };
 
-// Deliberately never destroyed: queues may be used while the process exits.
-Workers& all_workers() {
-  static Workers& instance = *new Workers;
-  return instance;
+std::atomic<Workers*> current_workers{nullptr};
+
+void settle_workers() {
+  Workers* workers = current_workers.load();
+  if (workers != nullptr && !workers->left()) {
+    workers->settle();
+  }
 }
 
-Workers::Workers() {
+// A forked child begins with none of its own. Deliberately never destroyed: queues may be used while the process exits.
+Workers& all_workers() {
+  Workers* workers = current_workers.load();
+  while (workers == nullptr || workers->left()) {
+    auto made = std::make_unique<Workers>(workers);
+    if (current_workers.compare_exchange_strong(workers, made.get())) {
 #ifndef _WIN32  // where the system has ended all other threads when exit handlers run
-  std::atexit([] { all_workers().settle(); });
+      std::atexit(settle_workers);
 #endif
+      return *made.release();
+    }
+  }
+  return *workers;
 }
 
 Outcome run_command(Command& command) noexcept {
