@@ -58,7 +58,7 @@ void* tensor_data(const ov_tensor* tensor);
 void set_tensor(ov_infer_request* request, Side side, size_t index, const ov_tensor* tensor);
 void infer(ov_infer_request* request);
 
-// What one layer did in the last execution.
+// What one layer did. Its time is the average of all executions so far: the CPU plugin keeps no other.
 struct LayerTime {
   enum class Status { not_run, optimized_out, executed };
   Status status = Status::not_run;
