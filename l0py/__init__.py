@@ -4,7 +4,9 @@
 `Memory`. Importing opens no library; the first call that needs Level Zero finds and binds a loader.
 """
 
-from . import dmabuf, errors, lib, loader, softdriver
+from types import ModuleType as _ModuleType
+
+from . import dmabuf, errors, lib, loader
 from .context import Context
 from .device import Device, DeviceMemory, DeviceProperties, ExternalMemory, QueueGroup
 from .driver import Driver, DriverProperties, drivers, find_device
@@ -59,3 +61,12 @@ __all__ = [
     "loader",
     "softdriver",
 ]
+
+
+def __getattr__(name: str) -> _ModuleType:
+    """`l0py.softdriver`, imported when it is asked for: on real hardware it never is."""
+    if name == "softdriver":
+        from importlib import import_module
+
+        return import_module(".softdriver", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

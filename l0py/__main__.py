@@ -87,8 +87,8 @@ def _softdriver(chosen: argparse.Namespace, command: list[str]) -> int:
     sys.stdout.flush()
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606 - it becomes the command
-    except OSError as error:
-        print(f"l0py: {command[0]}: {error.strerror}", file=sys.stderr)
+    except (OSError, ValueError) as error:  # ValueError for an empty name
+        print(f"l0py: {command[0]}: {getattr(error, 'strerror', error)}", file=sys.stderr)
         return 127
 
 

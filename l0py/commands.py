@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from . import lib
 from ._ffi import ffi
 from ._ffi import lib as _c
-from .errors import Error, InvalidArgument, NotSupported, check
+from .errors import InvalidArgument, NotSupported, check
 from .handles import CData, Handle, create
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Transfers:
                 self._call("zeCommandQueueExecuteCommandLists", queue, 1, lists, fence)
                 self._call("zeFenceHostSynchronize", fence, _FOREVER)
                 self._call("zeCommandListReset", commands)  # at once: a list may keep alive what it copied
-            except Error:
+            except BaseException:  # an interrupt leaves as much undone as an error
                 self.failed = True
                 raise
 

@@ -97,7 +97,7 @@ class Context(Handle):
         """
         size = operator.index(size)
         alignment = operator.index(alignment)
-        if not 0 < size <= self._limit or alignment & (alignment - 1) or alignment < 0:
+        if not 0 < size <= self._limit or alignment & (alignment - 1) or not 0 <= alignment < 1 << 64:
             self._refuse(size, alignment)
         desc, export, _ = _host_desc(*_options(flags, exportable)) if flags or exportable else _PLAIN_HOST
         box = _alloc_host(self._box, desc, size, alignment)
@@ -136,7 +136,8 @@ class Context(Handle):
     ) -> Memory:
         """Memory that the host and one device share and may move between them.
 
-        `flags` as for `alloc_device`. Shared memory cannot be exported. Calls zeMemAllocShared.
+        `flags` and errors as for `alloc_device`. Not exportable: GPU drivers export no shared memory. Calls
+        zeMemAllocShared.
         """
         size, alignment, where = operator.index(size), operator.index(alignment), self._device(device)
         self._refuse(size, alignment)
@@ -159,9 +160,8 @@ class Context(Handle):
 
         `size` in bytes is all of it by default. `kind` is `"host"`, `"device"` or `"shared"`. The descriptor stays the
         caller's and may be closed at once; the memory is the context's until `close()`, keeps a duplicate, and can be
-        exported again. Raises `BadDescriptor` (an
-        `OSError`), `InvalidArgument`, `NotSupported`, `OutOfMemory`, `Closed`. Calls zeMemAllocHost, zeMemAllocDevice
-        or zeMemAllocShared, and zeMemGetAddressRange.
+        exported again. Raises `BadDescriptor` (an `OSError`), `InvalidArgument`, `NotSupported`, `OutOfMemory`,
+        `Closed`. Calls zeMemAllocHost, zeMemAllocDevice or zeMemAllocShared, and zeMemGetAddressRange.
         """
         if kind not in ("host", "device", "shared"):
             raise InvalidArgument(f"kind {kind!r} is none of 'host', 'device', 'shared'")
@@ -207,11 +207,12 @@ class Context(Handle):
 
         Calls zeMemGetAllocProperties.
         """
+        number = _address(address)
         structure = lib.ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES
         out = ffi.new("ze_memory_allocation_properties_t*", {"stype": structure})
         device = ffi.new("ze_device_handle_t*")
         with self.held() as handle:
-            result = lib.zeMemGetAllocProperties(handle, operator.index(address), out, device)
+            result = lib.zeMemGetAllocProperties(handle, number, out, device)
         if result != lib.ZE_RESULT_ERROR_NOT_AVAILABLE:  # so NPU drivers say what others call "unknown"
             check(result, "zeMemGetAllocProperties", driver=self._driver_handle)
         return AllocationProperties(MEMORY_TYPES.get(out.type, f"type {out.type}"), out.id, out.pageSize, device[0])
@@ -221,7 +222,7 @@ class Context(Handle):
 
         NPU drivers tell the base as the device sees it. Calls zeMemGetAddressRange.
         """
-        number = operator.index(address)
+        number = _address(address)
         base, size = ffi.new("uintptr_t*"), ffi.new("size_t*")
         with self.held() as handle:
             result = lib.zeMemGetAddressRange(handle, number, base, size)
@@ -272,7 +273,7 @@ class Context(Handle):
 
     def _refuse(self, size: int, alignment: int) -> None:
         """Raises for what no driver takes."""
-        if alignment < 0 or alignment & (alignment - 1):
+        if not 0 <= alignment < 1 << 64 or alignment & (alignment - 1):
             raise InvalidArgument(f"alignment {alignment} is not a power of two")
         if size <= 0:
             raise InvalidArgument(f"cannot allocate {size} bytes: size must be positive")
@@ -289,6 +290,13 @@ class Context(Handle):
 
     def _describe(self) -> str:
         return f"on {self.device.name!r}" if self.device else ""
+
+
+def _address(address: SupportsIndex) -> int:
+    number = operator.index(address)
+    if not 0 <= number < 1 << 64:
+        raise InvalidArgument(f"{number:#x} is no address")
+    return number
 
 
 def _options(flags: Iterable[str], exportable: bool | str) -> tuple[tuple[str, ...], str]:

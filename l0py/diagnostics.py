@@ -7,7 +7,7 @@ import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, loader, softdriver
+from . import __version__, loader
 from .driver import drivers
 from .errors import Error
 from .handles import live_objects
@@ -32,7 +32,7 @@ def info() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "environment": _environment(),
-        "software_driver": str(softdriver.path()),
+        "software_driver": str(loader.software_driver_path()),
         "loader": None,
         "drivers": [],
         "error": None,
@@ -89,10 +89,10 @@ def doctor() -> list[tuple[bool, str, str]]:
 
 
 def _files() -> tuple[bool, str, str]:
-    missing = [path for path in (softdriver.path(), softdriver.loader_path()) if not path.exists()]
+    missing = [path for path in (loader.software_driver_path(), loader.embedded_path()) if not path.exists()]
     if missing:
         return False, f"missing: {', '.join(map(str, missing))}", "install l0py again"
-    return True, f"embedded loader and software driver in {softdriver.path().parent}", ""
+    return True, f"embedded loader and software driver in {loader.native_dir()}", ""
 
 
 def _nodes() -> list[tuple[bool, str, str]]:

@@ -87,8 +87,16 @@ class Fd:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
 
+    def __reduce__(self) -> str:
+        raise TypeError("a Fd cannot be copied or pickled, both would close it: see Fd.duplicate() and send()")
+
     def __repr__(self) -> str:
-        return "<l0py.dmabuf.Fd (closed)>" if self.closed else f"<l0py.dmabuf.Fd {self._fd}, {self.size} bytes>"
+        if self.closed:
+            return "<l0py.dmabuf.Fd (closed)>"
+        try:
+            return f"<l0py.dmabuf.Fd {self._fd}, {self.size} bytes>"
+        except OSError:  # somebody closed it by its number
+            return f"<l0py.dmabuf.Fd {self._fd}, not open>"
 
 
 def buffer_size(fd: int) -> int:

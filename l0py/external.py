@@ -105,6 +105,7 @@ def import_fd(context: Handle, device: Device, fd: int, size: int, kind: str, fl
     (host if kind == "host" else local).pNext = chained
     with _import_lock:
         duplicate = _high_duplicate(fd)
+        file = os.fstat(duplicate)
         chained.fd = duplicate
         try:
             if kind == "host":
@@ -114,7 +115,7 @@ def import_fd(context: Handle, device: Device, fd: int, size: int, kind: str, fl
             else:
                 box = _c.l0_alloc_shared(context._box, local, host, size, 0, device.handle)
         finally:
-            _close_if_still(duplicate, fd)
+            _close_if_still(duplicate, file)
     function = f"zeMemAlloc{kind.capitalize()}"
     box = collected(box)
     if box.result:
@@ -138,19 +139,19 @@ def _require_import(device: Device, kind: str) -> None:
 
 
 def _high_duplicate(fd: int) -> int:
-    """A duplicate with a number that nobody else gets meanwhile: the kernel hands out the lowest free ones.
+    """A duplicate with a high number, which nobody else gets meanwhile: the kernel hands out the lowest free ones.
 
-    So it can be told for certain, after the import, whether the driver has closed it.
+    So it can be told, after the import, whether the driver has closed it.
     """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     base = 768 if most == resource.RLIM_INFINITY else min(most, 1024) * 3 // 4
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, base)
 
 
-def _close_if_still(duplicate: int, original: int) -> None:
+def _close_if_still(duplicate: int, file: os.stat_result) -> None:
     """Closes the duplicate unless the driver did."""
     try:
-        still = os.path.samestat(os.fstat(duplicate), os.fstat(original))
+        still = os.path.samestat(os.fstat(duplicate), file)
     except OSError:
         return
     if still:
@@ -164,7 +165,7 @@ def _import_error(context: Handle, device: Device, function: str, result: int, f
     if result not in _NO_DMA_BUF or "dmabuf" in link:
         return error
     text = f"{error} ({link} is no dma-buf, and many drivers import nothing else)"
-    return BadDescriptor(text, result=result, function=function, description=error.description)
+    return BadDescriptor(text, errno=errno.EINVAL, result=result, function=function, description=error.description)
 
 
 def _what_is(fd: int) -> str:
@@ -191,7 +192,7 @@ def import_pages(context: Handle, device: Device, address: int, size: int, flags
     Calls zeMemAllocHost with `ze_external_memmap_sysmem_ext_desc_t`. Raises `InvalidArgument`, `NotSupported`.
     """
     page = os.sysconf("SC_PAGESIZE")
-    if address <= 0 or size <= 0 or address % page or size % page:
+    if address <= 0 or size <= 0 or address + size >= 1 << 64 or address % page or size % page:
         raise InvalidArgument(
             f"{size} bytes at {address:#x} cannot be imported: address and size must be positive multiples of {page}"
         )

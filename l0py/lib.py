@@ -18,7 +18,7 @@ __all__ = ["address", "ffi", "has"]
 
 
 def address(data: Any) -> int:
-    """The address of a cffi pointer or array, or of the buffer behind it, as an int."""
+    """Where a cffi pointer points, or a cffi array (of `ffi.from_buffer`, too) begins, as an int."""
     return int(ffi.cast("uintptr_t", data))
 
 

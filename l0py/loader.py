@@ -102,7 +102,7 @@ def _find() -> tuple[int, str, str]:
     """The library to bind (an opened one), where it came from, and why."""
     override = os.environ.get("L0PY_LOADER")
     if override:
-        library = lib.l0_library_open(override.encode(), False)
+        library = lib.l0_library_open(os.fsencode(override), False)
         if not library:
             raise LoaderNotFound(f"L0PY_LOADER={override}: {_error()}")
         _require_level_zero(library, override)

@@ -93,7 +93,7 @@ class Memory(Handle):
         if kind not in ("host", "shared", "device"):
             raise InvalidArgument(f"kind {kind!r} is none of 'host', 'shared', 'device'")
         size = operator.index(size)
-        if size <= 0 or handle <= 0:
+        if size <= 0 or not 0 < handle < 1 << 64:
             raise InvalidArgument(f"{size} bytes at {handle:#x} are no memory")
         return make(context, borrow(handle, context, owner), size, kind, device, exportable, "borrowed")
 
@@ -153,8 +153,11 @@ class Memory(Handle):
             raise InvalidArgument(f"format {format!r} of a view: {error}") from None
         if shape is None:
             return whole[: self.size - self.size % item].cast(format)  # type: ignore[call-overload,no-any-return]
-        needed = item * self._count(shape, item)
-        return whole[:needed].cast(format, tuple(shape))  # type: ignore[call-overload,no-any-return]
+        extents = [operator.index(extent) for extent in shape]
+        needed = item * self._count(extents, item)
+        if not needed:
+            raise InvalidArgument(f"shape {tuple(shape)} has no elements, which a memoryview cannot have")
+        return whole[:needed].cast(format, extents)  # type: ignore[call-overload,no-any-return]
 
     def numpy(self, dtype: npt.DTypeLike = "u1", shape: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
         """The memory as a numpy array, without a copy; `shape` in elements (all that fits by default).
@@ -165,7 +168,7 @@ class Memory(Handle):
         import numpy as np
 
         kind: np.dtype[Any] = np.dtype(dtype)
-        if kind.itemsize == 0 or kind.hasobject:
+        if kind.itemsize == 0 or kind.hasobject or kind.subdtype is not None:
             raise InvalidArgument(f"dtype {kind} has no place in shared memory")
         if shape is None:
             shape = self.size // kind.itemsize
@@ -188,9 +191,9 @@ class Memory(Handle):
         exporter = self._exporter and self._exporter()
         if exporter is None or self.closed:
             box = self._box
-            with self.held() as address:
-                pointer = ffi.gc(ffi.cast("char*", address), lambda _, release=_release, box=box: release(box))
-                _c.l0_box_hold(box)
+            if not _c.l0_box_hold(box):
+                self._raise_closed()
+            pointer = ffi.gc(ffi.cast("char*", box.handle), lambda _, release=_release, box=box: release(box))
             exporter = ffi.buffer(pointer, self.size)
             self._exporter = weakref.ref(exporter)
         return exporter
@@ -200,7 +203,7 @@ class Memory(Handle):
             raise BufferError(f"{self!r} is read-only")
         return self.view()
 
-    def copy_from(self, source: Memory | Buffer, *, offset: int = 0) -> None:
+    def copy_from(self, source: Memory | Buffer, *, offset: SupportsIndex = 0) -> None:
         """Copies all of `source` in, `offset` bytes from the start.
 
         Memory is copied by the device (zeCommandListAppendMemoryCopy); any other C-contiguous buffer by the host,
@@ -208,8 +211,10 @@ class Memory(Handle):
         """
         if self.read_only:
             raise InvalidArgument(f"{self!r} is read-only")
+        offset = operator.index(offset)
         if isinstance(source, Memory):
             self._require_room(offset, source.size)
+            self._require_same_context(source)
             with self.held() as to, source.held() as start:
                 self.context._transfers(self.device or source.device).copy(to + offset, start, source.size)
             return
@@ -226,12 +231,14 @@ class Memory(Handle):
             staging.copy_from(source)
             self.copy_from(staging, offset=offset)
 
-    def copy_to(self, target: Memory | Buffer, *, offset: int = 0) -> None:
+    def copy_to(self, target: Memory | Buffer, *, offset: SupportsIndex = 0) -> None:
         """Copies out as much as `target` holds, from `offset` bytes on; see `copy_from`."""
+        offset = operator.index(offset)
         if isinstance(target, Memory):
             if target.read_only:
                 raise InvalidArgument(f"{target!r} is read-only")
             self._require_room(offset, target.size)
+            self._require_same_context(target)
             with self.held() as start, target.held() as to:
                 self.context._transfers(self.device or target.device).copy(to, start + offset, target.size)
             return
@@ -266,6 +273,12 @@ class Memory(Handle):
     def _require_room(self, offset: int, size: int) -> None:
         if offset < 0 or size > self.size - offset:
             raise InvalidArgument(f"{size} bytes from offset {offset} on are not within the memory's {self.size}")
+
+    def _require_same_context(self, other: Memory) -> None:
+        if other.context.handle != self.context.handle:
+            raise InvalidArgument(
+                f"{other!r} is memory of another context than {self!r}: import it there, or copy through the host"
+            )
 
     def close(self) -> None:
         """Frees the memory; once, later calls do nothing. Borrowed memory is only let go.

@@ -15,7 +15,7 @@ from ._enums import ze_result_t
 from ._ffi import ffi
 from ._ffi import lib as _c
 from .driver import Driver, drivers
-from .errors import Error, InvalidArgument, check
+from .errors import Error, InvalidArgument, OutOfMemory, check
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,8 +76,10 @@ def inject(function: str, after: int = 0, result: int | str = "ZE_RESULT_ERROR_U
     `result` is a `ze_result_t` or its name. Raises `InvalidArgument` for a name that does not exist.
     """
     number = _RESULTS.get(result) if isinstance(result, str) else result
-    if number is None:
+    if number is None or number not in ze_result_t:
         raise InvalidArgument(f"{result!r} is no ze_result_t")
+    if not (0 <= after < 1 << 63 and 0 <= count < 1 << 63):
+        raise InvalidArgument(f"after={after}, count={count}: how many calls are numbers from 0 on")
     kind = "int(*)(const char*, uint64_t, int, uint64_t)"
     if _call("l0sd_inject", kind, function.encode(), after, number, count) != 0:
         raise InvalidArgument(f"Level Zero has no function {function!r}")
@@ -89,7 +91,9 @@ def clear_faults() -> None:
 
 
 def memory_limit(size: int | None) -> None:
-    """The most bytes that all allocations together may have; None lifts the limit."""
+    """The most bytes that all allocations together may have, at least one; None lifts the limit."""
+    if size is not None and not 0 < size < 1 << 64:
+        raise InvalidArgument(f"a limit of {size} bytes: it must be positive, or None to lift it")
     check(_call("l0sd_memory_limit", "int(*)(uint64_t)", size or 0), "l0sd_memory_limit")
 
 
@@ -110,8 +114,8 @@ def record() -> dict[str, Any]:
     """What the driver did.
 
     `calls`: by function, `count` and `failures`; `trace`: the last calls with their arguments; `executed` and
-    `executions`: see `executions()`; `objects`: live ones by type; `memory`: bytes `now`, `peak`, `limit`, and live
-    `blocks`, `imported_fds`, `imported_pages`.
+    `executions`: see `executions()`; `dropped`: entries for which there was no memory; `objects`: live ones by type;
+    `memory`: bytes `now`, `peak`, `limit`, and live `blocks`, `imported_fds`, `imported_pages`. Raises `OutOfMemory`.
     """
     import json
 
@@ -119,6 +123,8 @@ def record() -> dict[str, Any]:
     while True:
         buffer = ffi.new("char[]", size)
         needed = _call("l0sd_record_json", kind, buffer, size)
+        if needed == 0:
+            raise OutOfMemory("there is no host memory for the record")
         if needed <= size:
             return dict(json.loads(ffi.string(buffer)))
         size = needed + 4096  # it may have grown meanwhile

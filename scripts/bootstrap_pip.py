@@ -27,7 +27,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / wheel["filename"]
         path.write_bytes(data)
-        subprocess.run([sys.executable, f"{path}/pip", "install", "--no-index", str(path)], check=True, stdout=sys.stderr)
+        install = [sys.executable, f"{path}/pip", "install", "--no-index", str(path)]
+        subprocess.run(install, check=True, stdout=sys.stderr)
 
 
 if __name__ == "__main__":

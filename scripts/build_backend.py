@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ def _use_zig() -> None:
     """Points CMake to zig's compilers through small scripts, because it takes no command with arguments."""
     if _has_compiler():
         return
-    directory = Path(tempfile.gettempdir()) / f"l0py-zig-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    directory = Path(__file__).resolve().parent.parent / "build" / "zig"
+    directory.mkdir(parents=True, exist_ok=True)
     for variable, tool in {"CC": "cc", "CXX": "c++", "AR": "ar", "RANLIB": "ranlib"}.items():
         script = directory / f"zig-{tool}"
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {tool} "$@"\n')

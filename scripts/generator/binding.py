@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .header import GUARD, Header, cdef
 from .spec import ROOT, Fact, Spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: Components that reach `l0py.lib`. Adding `zes`, `zet` or `zer` here is all that they need.
 COMPONENTS = ("ze",)
 
 #: Of the loader's own functions, those a binding calls.
-LOADER_FUNCTIONS = ("zelLoaderGetVersions", "zelGetLoaderVersion", "zelLoaderTranslateHandle", "zelCheckIsLoaderInTearDown")
+LOADER_FUNCTIONS = (
+    "zelLoaderGetVersions",
+    "zelGetLoaderVersion",
+    "zelLoaderTranslateHandle",
+    "zelCheckIsLoaderInTearDown",
+)
 LOADER_TYPES = """\
 typedef struct zel_version { int major; int minor; int patch; } zel_version_t;
 typedef struct zel_component_version {
@@ -93,7 +101,7 @@ enum {{
         )
 
     def module(self, target: Path) -> None:
-        """cffi's C source of `l0py._ffi`."""
+        """Writes cffi's C source of `l0py._ffi`."""
         from cffi import FFI  # needed by the build alone
 
         ffi = FFI()

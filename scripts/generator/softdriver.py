@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .header import GUARD, Header
 from .spec import NPU_TABLES, ROOT, Fact, Spec, version_number
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SOURCES = ROOT / "l0py" / "native" / "softdriver"
 IMPLEMENTATION = re.compile(r"^(?:\w+) api::(\w+)\(", re.MULTILINE)
@@ -29,9 +32,9 @@ def _entry(name: str, function: Fact, params: str, *, is_implemented: bool) -> s
     """One trampoline; what is not implemented says so to the caller and to the record."""
     arguments = _call(function)
     if function["return"] != "ze_result_t":
-        body = f"return {{}};" if not is_implemented else f"return api::{name}({arguments});"
+        body = f"return api::{name}({arguments});" if is_implemented else "return {};"
         return f"{function['return']} ZE_APICALL entry_{name}({_unused(params, is_implemented)}) {{ {body} }}"
-    body = f"return api::{name}({arguments});" if is_implemented else "return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;"
+    body = f"return api::{name}({arguments});" if is_implemented else "return unsupported();"
     capture = "&" if is_implemented and arguments else ""
     recorded = f", {arguments}" if arguments else ""
     return (
@@ -106,7 +109,7 @@ ZE_APIEXPORT ze_result_t ZE_APICALL {table["getter"]}(ze_api_version_t version, 
     def _npu_table(self, table: Fact) -> str:
         slots = ", ".join(f"entry_{_npu_name(table, m)}" for m in table["members"])
         return (
-            f'  static {table["name"]} {_variable(table)} = {{{slots}}};\n'
+            f"  static {table['name']} {_variable(table)} = {{{slots}}};\n"
             f'  if (std::strcmp(name, "{table["extension"]}") == 0) return &{_variable(table)};'
         )
 

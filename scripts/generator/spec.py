@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC_DIR = ROOT / "l0py" / "spec"
@@ -46,6 +48,7 @@ class Spec:
 
     @cached_property
     def function_by_name(self) -> dict[str, Fact]:
+        """Every function, the loader's own too."""
         every = self.core["functions"] + self.core["loader_functions"]
         return {f["name"]: f for f in every}
 

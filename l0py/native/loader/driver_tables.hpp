@@ -21,6 +21,7 @@ Slot current(const Slot& slot) noexcept {
 // What an init asks for, as bits.
 enum Wanted : uint32_t { wanted_gpu = 1, wanted_npu = 2, wanted_sysman = 4 };
 
+// Made of a `std::cref`, which takes no memory: making one cannot fail.
 using DriverInit = std::function<ze_result_t(const Tables& driver)>;
 
 // Runs `init` with the chosen driver. The first time, that is the first driver found for which it succeeds. A driver

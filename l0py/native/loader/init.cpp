@@ -1,4 +1,6 @@
 // The three ways to initialize: each finds the driver if none has been chosen yet.
+#include <functional>
+
 #include "driver_tables.hpp"
 
 namespace {
@@ -44,22 +46,24 @@ ze_result_t init_drivers(const Tables& driver, uint32_t* count, ze_driver_handle
 extern "C" {
 
 ZE_APIEXPORT ze_result_t ZE_APICALL zeInit(ze_init_flags_t flags) {
-  return initialize(types(flags), [=](const Tables& driver) { return init(driver, flags); });
+  const auto with = [=](const Tables& driver) { return init(driver, flags); };
+  return initialize(types(flags), std::cref(with));
 }
 
 ZE_APIEXPORT ze_result_t ZE_APICALL zeInitDrivers(uint32_t* pCount, ze_driver_handle_t* phDrivers,
                                                   ze_init_driver_type_desc_t* desc) {
   if (pCount == nullptr || desc == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
   if (desc->flags == 0) return ZE_RESULT_ERROR_INVALID_ENUMERATION;
-  return initialize(types(desc->flags),
-                    [=](const Tables& driver) { return init_drivers(driver, pCount, phDrivers, desc); });
+  const auto with = [=](const Tables& driver) { return init_drivers(driver, pCount, phDrivers, desc); };
+  return initialize(types(desc->flags), std::cref(with));
 }
 
 ZE_APIEXPORT ze_result_t ZE_APICALL zesInit(zes_init_flags_t flags) {
-  return initialize(wanted_sysman, [=](const Tables& driver) {
+  const auto with = [=](const Tables& driver) {
     return driver.zes_global.pfnInit != nullptr ? driver.zes_global.pfnInit(flags)
                                                 : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
-  });
+  };
+  return initialize(wanted_sysman, std::cref(with));
 }
 
 }  // extern "C"
