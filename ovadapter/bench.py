@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import l0py
 
 from .context import NpuContext
+from .hardware import choose_driver
 
 if TYPE_CHECKING:
     import argparse
@@ -60,8 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures and prints; 0 unless something fails."""
-    if not Path("/dev/accel").is_dir():  # no NPU here: the software driver stands in, unless the user says otherwise
-        os.environ.setdefault("L0PY_SOFTDRIVER", "1")
+    choose_driver(lambda text: print(f"bench: {text}", file=sys.stderr, flush=True))
     try:
         findings = measure(max(1, arguments.rounds))
     except (l0py.Error, ModuleNotFoundError) as error:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import mmap
-import os
-import subprocess
-import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,8 +15,6 @@ import ovadapter
 from ovadapter.demo.ocr import INPUT, OUTPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Self
 
     from l0py.dmabuf import Fd
@@ -98,11 +92,8 @@ class _Npu:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        if error[0] is None:
-            self._open.close()
-        else:  # the error's traceback may hold arrays over the memory: it is freed when they are
-            self._open.pop_all()
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
 
 
 class _Cpu:
@@ -147,29 +138,3 @@ class _CpuBinding:
 
     def close(self) -> None:
         pass
-
-
-def choose_driver(progress: Callable[[str], None]) -> None:
-    """Real hardware where it works, the software driver elsewhere; the user's own L0PY_SOFTDRIVER decides before that.
-
-    Must run before l0py loads anything, and sets the variable for the process that sends the picture, too.
-    """
-    if "L0PY_SOFTDRIVER" in os.environ:
-        return
-    if not _has_npu():
-        reason = "no Intel NPU here"
-    else:
-        probe = subprocess.run(
-            [sys.executable, "-c", "import l0py; l0py.find_device('npu')"], capture_output=True, text=True, check=False
-        )
-        if probe.returncode == 0:
-            return
-        reason = "the NPU cannot be used: " + (probe.stderr.strip().splitlines() or ["no reason given"])[-1]
-    progress(f"{reason}; the software driver stands in for it")
-    os.environ["L0PY_SOFTDRIVER"] = "1"
-
-
-def _has_npu() -> bool:
-    """Whether the kernel drives an Intel NPU; says nothing about the drivers in user space."""
-    drivers = Path("/sys/class/accel").glob("accel*/device/driver")
-    return any(driver.resolve().name == "intel_vpu" for driver in drivers)

@@ -11,6 +11,7 @@ import numpy as np
 import openvino as ov
 
 from ovadapter.demo import machine, ocr, producer
+from ovadapter.hardware import choose_driver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,7 @@ class Stage:
 def run(device: str, image: Path | None, progress: Progress) -> Outcome:
     """Runs the demo on "NPU" or "CPU"; raises when there is no such device, or a route would copy."""
     if device == "NPU":
-        machine.choose_driver(progress)
+        choose_driver(progress)
     core = ov.Core()
     with ExitStack() as stack:
         place = stack.enter_context(machine.open_machine(device, core))

@@ -6,9 +6,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from ovadapter.tables import table
 
+if TYPE_CHECKING:
     from ovadapter.demo.main_job import Outcome
 
 VERDICTS = {True: "COPIED", False: "zero copy", None: "unknown"}
@@ -65,7 +65,7 @@ def as_text(outcome: Outcome) -> str:
         f"loader   {_loader(outcome.loader)}",
         f"picture  {picture.source}, {size}, drawn by process {picture.pid} and received as a file descriptor",
         "",
-        *_table(
+        *table(
             [("TENSOR", "ROUTE", "VERDICT", "BY", "RULE")]
             + [
                 (name, report.route, VERDICTS[report.copied], report.evidence, report.rule)
@@ -90,7 +90,7 @@ def _reading(outcome: Outcome) -> list[str]:
     if not outcome.lines:
         return ["no text was found"]
     heading = (f"{outcome.device} READS", "SCORE", "CPU PLUGIN READS")
-    return _table(
+    return table(
         [heading]
         + [
             (line.device.text, f"{line.device.score:.2f}", "the same" if line.cpu == line.device else line.cpu.text)
@@ -105,9 +105,3 @@ def _loader(loader: dict[str, str]) -> str:
 
 def _negated(copied: bool | None) -> bool | None:
     return None if copied is None else not copied
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows with their columns aligned, as wide as the longest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
