@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ovadapter import hardware
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
