@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from contextlib import ExitStack, suppress
@@ -46,6 +47,8 @@ class Binding:
     ) -> None:
         self.request = request
         self.ran = False
+        self._started = False
+        self._process = os.getpid()
         self._npu = npu
         self._restores = restore
         self._closed = True  # until everything is in its place
@@ -62,12 +65,12 @@ class Binding:
                         raise InUse(f"{key!r} is bound by another binding of this request: close that first")
                     bound[key] = port, tensor_for(npu, port, source, allow_copy=allow_copy, undo=undo)
             _refuse_overlaps(bound)
+            self.mark = verdict.execution_mark()
             self._previous = self._set_all([port for port, _ in bound.values()], [one for _, one in bound.values()])
             self._own = undo.pop_all()
         self._bound = bound
         for _, tensor in bound.values():
             tensor.bound(+1)
-        self.mark = verdict.execution_mark()
         self._closed = False
         verdict.note_binding(self)
 
@@ -85,13 +88,16 @@ class Binding:
         except RuntimeError as error:
             self._put_back(previous)
             raise ImportRefused(f"OpenVINO does not take the memory for {port.label!r}: {reason(error)}") from error
+        except BaseException:  # KeyboardInterrupt above all: the memory goes, so the request must not keep it
+            self._put_back(previous)
+            raise
         return previous
 
     def _put_back(self, previous: list[tuple[Port, ov.Tensor | None]]) -> None:
-        import openvino as ov
-
         for port, tensor in reversed(previous):
             if tensor is None:
+                import openvino as ov
+
                 shape = ov.Shape(list(port.output.get_shape()))
                 tensor = self._npu.remote_context.create_host_tensor(port.output.get_element_type(), shape)
             self.request.set_tensor(port.output, tensor)
@@ -119,12 +125,18 @@ class Binding:
         """
         self._require_open()
         self.request.start_async()
+        self._started = True
 
     def wait(self) -> None:
         """Waits until the request has run. Raises what OpenVINO raises."""
         self._require_open()
-        self.request.wait()
-        self.ran = True
+        try:
+            self.request.wait()
+        except RuntimeError:
+            self.ran = self._started = False
+            self.mark = verdict.execution_mark()  # it has no execution, and an older one is not meant
+            raise
+        self.ran = self._started
 
     def numpy(self, key: Any) -> np.ndarray[Any, Any]:
         """A bound tensor's data as an array, without a copy."""
@@ -133,8 +145,7 @@ class Binding:
     def verdict(self, key: Any) -> Verdict:
         """Whether the last inference copied the tensor: `ovadapter.was_copied` for this binding."""
         self._require_open()
-        port, _ = self._find(key)
-        return verdict.was_copied(self.request, key if isinstance(key, str) else port.label)
+        return verdict.verdict_on(self.request, self._ports, self._find(key)[0], key)
 
     def verdicts(self) -> dict[Any, Verdict]:
         """The verdict over every bound tensor."""
@@ -147,9 +158,11 @@ class Binding:
     def close(self) -> None:
         """Waits for the request, puts back what it had before and lets go of the memory. Runs once.
 
-        When OpenVINO does not take the former tensors back, it raises what OpenVINO raises and stays bound.
+        When OpenVINO does not take the former tensors back, it raises what OpenVINO raises and stays bound. In a child
+        of a fork it does nothing: the request is the parent's, and OpenVINO's threads are not there.
         """
-        if self._closed:
+        if self._closed or self._process != os.getpid():
+            self._closed = True
             return
         with suppress(RuntimeError):  # an inference that failed has ended, too
             self.request.wait()
@@ -172,6 +185,8 @@ class Binding:
     def _require_open(self) -> None:
         if self._closed:
             raise Closed("the binding is closed: the request is no longer in its memory")
+        if self._process != os.getpid():
+            raise Closed("the binding was made before a fork and belongs to the parent process")
 
     def __enter__(self) -> Binding:
         self._require_open()
@@ -181,11 +196,14 @@ class Binding:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and not sys.is_finalizing():
+        if not getattr(self, "_closed", True) and not sys.is_finalizing() and self._process == os.getpid():
             warnings.warn(
                 f"{self!r} was not kept: its request is unbound now", ResourceWarning, source=self, stacklevel=2
             )
             self.close()
+
+    def __reduce__(self) -> str:
+        raise TypeError("a Binding cannot be copied or pickled: a copy would unbind the request of the first")
 
     def __repr__(self) -> str:
         state = " (closed)" if self._closed else ""

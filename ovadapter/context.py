@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import operator
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import l0py
 
@@ -58,7 +59,7 @@ class NpuContext:
         *,
         route: str | None = None,
         tensor_type: str = "BINDED",
-        offset: int = 0,
+        offset: SupportsIndex = 0,
         allow_copy: bool = False,
     ) -> Tensor:
         """A tensor over memory, used in place by the NPU plugin; or an exception.
@@ -74,8 +75,9 @@ class NpuContext:
         """
         element = element_type(type)
         sizes = static_shape(shape)
+        start = operator.index(offset)
         return self._router.tensor(
-            make_source(source), offset, sizes, element, route=route, tensor_type=tensor_type, allow_copy=allow_copy
+            make_source(source), start, sizes, element, route=route, tensor_type=tensor_type, allow_copy=allow_copy
         )
 
     def bind(

@@ -98,7 +98,8 @@ def _from_memory(memory: l0py.Memory) -> Source:
         pages=(address, -(-size // PAGE) * PAGE) if host_visible and address % PAGE == 0 else None,
         writable=not memory.read_only,
         context=memory.context.handle,
-        identity=("memory", address),
+        # Views keep host memory where it is. Device memory may be closed, and other memory then lie at its address.
+        identity=("memory", address) if host_visible else ("object", id(memory)),
         duplicate=duplicate,
         hold=hold,
     )
@@ -129,6 +130,8 @@ def _high_duplicate(fd: int) -> dmabuf.Fd:
 def _from_array(array: np.ndarray[Any, Any]) -> Source:
     if not array.flags.c_contiguous:
         raise TensorMismatch(f"the array of shape {array.shape} and strides {array.strides} is not C-contiguous")
+    if not array.dtype.isnative:
+        raise TensorMismatch(f"the array's bytes are in another order than this machine's: {array.dtype.str}")
     if array.dtype.hasobject:
         raise TensorMismatch(f"an array of {array.dtype} holds Python objects, not numbers")
     address, size = int(array.ctypes.data), int(array.nbytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,9 @@ class Tensor:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
+    def __reduce__(self) -> str:
+        raise TypeError("a Tensor cannot be copied or pickled: a copy would not know who is bound to the first")
+
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape)) or "scalar"
         state = " (closed)" if self.closed else ""
@@ -160,6 +164,7 @@ def element_type(type_: Any) -> ov.Type:
 
     Raises TensorMismatch for what is no type, and for strings, whose bytes are not in the tensor.
     """
+    import numpy as np
     import openvino as ov
 
     found = getattr(ov.Type, type_, None) if isinstance(type_, str) else type_
@@ -168,6 +173,8 @@ def element_type(type_: Any) -> ov.Type:
             found = ov.Type(type_)
         except (TypeError, RuntimeError) as error:
             raise TensorMismatch(f"{type_!r} is no element type of OpenVINO") from error
+        if type_ is None or not np.dtype(type_).isnative:  # what NumPy takes for float64, and swapped bytes
+            raise TensorMismatch(f"{type_!r} is no element type of OpenVINO")
     if found == ov.Type.string or found.is_dynamic():
         raise TensorMismatch(f"a tensor of element type {found.get_type_name()} has no bytes that could be shared")
     return found
@@ -176,7 +183,7 @@ def element_type(type_: Any) -> ov.Type:
 def static_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """A shape as a tuple of positive ints; raises TensorMismatch for anything else, dynamic shapes above all."""
     try:
-        sizes = tuple(int(size) for size in shape)
+        sizes = tuple(operator.index(size) for size in shape)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TensorMismatch(f"{shape} is no static shape: each dimension must be a number") from error
     if any(size < 1 for size in sizes):

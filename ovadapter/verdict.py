@@ -100,23 +100,40 @@ def was_copied(request: ov.InferRequest, name: str) -> Verdict:
 
     It must have run since its tensors were set: ask after the inference. On the software driver its own record of the
     addresses that the graph ran on decides, on hardware the rules by which the plugin decides. A remote tensor that was
-    set without `bind` hides its address: its verdict is unknown. Raises UnknownTensor.
+    set without `bind` hides its address: its verdict is unknown. A request is known by its Python object: indexing an
+    AsyncInferQueue makes a new one each time, so keep those that were bound. Raises UnknownTensor.
     """
     ports = Ports(request)
-    index = ports.find(name).index
+    return verdict_on(request, ports, ports.find(name), name)
+
+
+def verdict_on(request: ov.InferRequest, ports: Ports, port: Port, key: Any) -> Verdict:
+    """`was_copied` for the port that was meant by a key: a name alone may mean an input and an output."""
     bindings = _bindings_of(request)
-    bound = {port: tensor for one in bindings for port, tensor in one.placed().items()}
-    placed = [bound.get(port.index) or _placed(request, port) for port in ports.all]
+    bound = {index: tensor for one in bindings for index, tensor in one.placed().items()}
+    placed = [_current(request, one, bound.get(one.index)) for one in ports.all]
     mark = max((one.mark for one in bindings), default=0)
     ran = bool(bindings) and all(one.ran for one in bindings)
-    copied, rule, evidence = judge(placed[index], placed, mark=mark, ran=ran)
-    return Verdict(name, copied, rule, placed[index].route, evidence, placed[index].address)
+    with _lock:
+        rivals = [(one.mark, list(one.placed().values())) for one in _bindings if one.request is not request]
+    tensor = placed[port.index]
+    copied, rule, evidence = judge(tensor, placed, mark=mark, ran=ran, rivals=rivals)
+    name = key if isinstance(key, str) else port.label
+    return Verdict(name, copied, rule, tensor.route, evidence, tensor.address)
 
 
-def judge(tensor: Placed, request: Sequence[Placed], *, mark: int, ran: bool) -> tuple[bool | None, str, str]:
+def judge(
+    tensor: Placed,
+    request: Sequence[Placed],
+    *,
+    mark: int,
+    ran: bool,
+    rivals: Sequence[tuple[int, Sequence[Placed]]] = (),
+) -> tuple[bool | None, str, str]:
     """Whether one of a request's tensors was copied, the rule and the evidence.
 
-    `mark` is the number of the first execution that they can have been in, `ran` says that there was one.
+    `mark` is the number of the first execution that they can have been in, `ran` says that there was one. `rivals` are
+    the marks and tensors of other requests.
     """
     router = routes.any_router()
     if router is None:
@@ -127,9 +144,11 @@ def judge(tensor: Placed, request: Sequence[Placed], *, mark: int, ran: bool) ->
     if not router.software:
         return expected, rule, "none" if expected is None else "rule table"
     executions = softdriver.executions()
-    execution = _last_execution(executions, [_Trace.of(one, router) for one in request], mark)
-    if execution is not None:
-        copied = not _Trace.of(tensor, router).is_in(execution)
+    candidates = _last_executions(executions, [_Trace.of(one, router) for one in request], mark, rivals, router)
+    answers = {not _Trace.of(tensor, router).is_in(execution) for execution in candidates}
+    if len(answers) > 1:
+        return None, "the last execution ran on a part of its tensors alone: it may be another request's", "none"
+    for copied in answers:
         return copied, _explain(copied, expected, rule), "driver record"
     if ran and executions and executions[0]["number"] <= mark:  # none is forgotten since
         return True, _explain(True, expected, rule), "driver record"
@@ -143,6 +162,15 @@ def execution_mark() -> int:
     router = routes.any_router()
     executions = softdriver.executions() if router is not None and router.software else []
     return executions[-1]["number"] + 1 if executions else 0
+
+
+def _current(request: ov.InferRequest, port: Port, bound: Placed | None) -> Placed:
+    """Where a port's tensor lies: where it was bound, unless another one was visibly set since."""
+    found = _placed(request, port)
+    if bound is None:
+        return found
+    remote = bound.route in _REMOTE_RULES
+    return bound if found.address is None or (not remote and found.address == bound.address) else found
 
 
 def _placed(request: ov.InferRequest, port: Port) -> Placed:
@@ -183,22 +211,49 @@ class _Trace:
         )
 
 
-def _last_execution(
-    executions: Sequence[dict[str, Any]], request: Sequence[_Trace], mark: int
-) -> dict[str, Any] | None:
-    """The request's newest execution, not older than number `mark`.
+def _last_executions(
+    executions: Sequence[dict[str, Any]],
+    request: Sequence[_Trace],
+    mark: int,
+    rivals: Sequence[tuple[int, Sequence[Placed]]],
+    router: routes.Router,
+) -> list[dict[str, Any]]:
+    """What can be the request's newest execution, not older than number `mark`: one, if all is well.
 
-    Others run in between, on other memory or partly on the same: the request's is the one that ran on most of its
-    tensors, and on one at least.
+    Others run in between, on other memory or partly on the same. An execution that ran on more tensors of a rival is
+    the rival's, and one of another graph than an older one that ran on all of the same tensors and on more of them is
+    somebody's. Any other older one that ran on more of them, or on others, is as likely to be the request's. Addresses
+    alone, which are used again, count only where there is nothing better.
     """
-    best, most = None, 0
+    others = [(since, [_Trace.of(one, router) for one in placed]) for since, placed in rivals]
+    found: list[tuple[dict[str, Any], set[int]]] = []
+    by_address: list[dict[str, Any]] = []
     for execution in reversed(executions):
         if execution["number"] < mark or len(execution["arguments"]) < len(request):
             continue
-        matches = sum(trace.is_in(execution) for trace in request)
-        if matches > most:
-            best, most = execution, matches
-    return best
+        matches = {index for index, trace in enumerate(request) if trace.is_in(execution)}
+        if not matches or _is_of(execution, others, len(matches)):
+            continue
+        certain = {index for index in matches if request[index].memory}
+        if not certain:
+            by_address.append(execution)
+        elif not any(certain <= seen for _, seen in found):
+            found.append((execution, certain))
+    if not found:
+        return by_address[:1]
+    return [
+        execution
+        for execution, matches in found
+        if not any(matches < more and one["graph"] != execution["graph"] for one, more in found)
+    ]
+
+
+def _is_of(execution: dict[str, Any], others: Sequence[tuple[int, Sequence[_Trace]]], matches: int) -> bool:
+    """Whether it ran on more than so many tensors of one of the others."""
+    return any(
+        execution["number"] >= since and sum(trace.is_in(execution) for trace in traces) > matches
+        for since, traces in others
+    )
 
 
 def _by_rules(tensor: Placed, router: routes.Router) -> tuple[bool | None, str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -382,3 +385,75 @@ def test_a_binding_may_outlive_everything_that_made_it(npu: ovadapter.NpuContext
         assert (binding.numpy("yt") == 3).all()
         binding.close()
         del binding
+
+
+def test_an_interrupt_while_setting_puts_back_what_was_set(
+    npu: ovadapter.NpuContext, compiled: Any, memory: Any
+) -> None:
+    request = compiled.create_infer_request()
+    request.infer()
+    before = last_pointers()
+
+    class Interrupted:
+        """The request, until the output is set."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(request, name)
+
+        def set_tensor(self, key: Any, tensor: Any) -> None:
+            if isinstance(key, str) and key == "yt":
+                raise KeyboardInterrupt
+            request.set_tensor(key, tensor)
+
+    with nothing_leaks(), pytest.raises(KeyboardInterrupt):
+        npu.bind(Interrupted(), {"xt": memory[0]}, {"yt": memory[1]})
+    request.infer()
+    assert last_pointers() == before
+
+
+def test_bindings_and_tensors_are_not_copied(npu: ovadapter.NpuContext, compiled: Any, memory: Any) -> None:
+    """A copy that is collected would unbind the request under the first one."""
+    with npu.bind(compiled.create_infer_request(), {"xt": memory[0]}, {"yt": memory[1]}) as binding:
+        for one in (binding, binding.tensors["xt"]):
+            for duplicated in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="cannot be copied"):
+                    duplicated(one)
+        binding.infer()
+        assert (binding.numpy("yt") == 1).all()
+
+
+def test_a_child_of_a_fork_leaves_the_request_alone(python: Any) -> None:
+    """OpenVINO's threads are not in the child: an inference there would never end."""
+    script = """
+import os, sys, signal
+sys.path.insert(0, sys.argv[1])
+import openvino as ov, l0py, ovadapter
+from npu_helpers import add_model
+npu = ovadapter.NpuContext()
+compiled = npu.core.compile_model(add_model([1, 1000]), "NPU")
+context = l0py.Context(npu.device)
+x, y = (context.alloc_host(4000, exportable=True) for _ in range(2))
+request = compiled.create_infer_request()
+binding = npu.bind(request, {"xt": x}, {"yt": y})
+binding.start_async()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    for use in (binding.infer, binding.wait, lambda: binding.verdict("xt")):
+        try:
+            use()
+            os._exit(1)
+        except l0py.Closed:
+            pass
+    binding.close()
+    del binding, use
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+binding.wait()
+binding.infer()
+assert (binding.numpy("yt") == 1).all() and not binding.verdict("xt")
+binding.close()
+print("done")
+"""
+    done = python(script, str(Path(__file__).parent))
+    assert done.stdout.strip() == "done", done.stderr

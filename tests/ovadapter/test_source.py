@@ -135,6 +135,10 @@ def test_what_is_no_memory(npu: ovadapter.NpuContext, source: Any) -> None:
         ([0], "u8", 0, "below 1"),
         ([-1, 8], "u8", 0, "below 1"),
         ("ab", "u8", 0, "no static shape"),
+        ("12", "u8", 0, "no static shape"),
+        ([1.5], "u8", 0, "no static shape"),
+        ([8], None, 0, "no element type"),
+        ([8], ">f4", 0, "no element type"),
         ([8], "f33", 0, "no element type"),
         ([8], object(), 0, "no element type"),
         ([8], "string", 0, "no bytes"),
@@ -254,3 +258,31 @@ def test_routes_that_cannot_be(npu: ovadapter.NpuContext, context: l0py.Context)
             npu.remote_tensor(memory, [1000], "f32", tensor_type="BOUND")
     with context.alloc_host(8192, exportable=True) as memory, pytest.raises(CopyRequired, match="first byte"):
         npu.remote_tensor(memory, [2047], "f32", offset=4, route="SHARED_BUF")
+
+
+def test_offsets_may_be_any_index(npu: ovadapter.NpuContext, memfd: int) -> None:
+    with npu.remote_tensor(memfd, [10], "u8", offset=np.int64(8)) as tensor:
+        assert tensor.numpy().shape == (10,)
+    with pytest.raises(TypeError):
+        npu.remote_tensor(memfd, [10], "u8", offset=8.0)  # type: ignore[arg-type]
+
+
+def test_device_memory_where_other_device_memory_was(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    """An import outlives the memory it was made from, and addresses are used again."""
+    first = context.alloc_device(8192, exportable=True)
+    with npu.remote_tensor(first, [8192], "u8", route="keeper") as old:
+        address = first.address
+        first.close()
+        with context.alloc_device(8192, exportable=True) as second:
+            if second.address != address:
+                pytest.skip("the driver did not use the address again")
+            second.fill(7)
+            with npu.remote_tensor(second, [8192], "u8", route="keeper") as new:
+                assert (new.numpy() == 7).all()
+                assert not (old.numpy() == 7).any()
+
+
+def test_arrays_of_swapped_bytes(npu: ovadapter.NpuContext) -> None:
+    array = aligned_array(4096).view(">f4")
+    with pytest.raises(TensorMismatch, match="order"):
+        npu.remote_tensor(array, [1024], "f32", allow_copy=True)

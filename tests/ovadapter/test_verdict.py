@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import pytest
-from npu_helpers import aligned_array
+from npu_helpers import add_model, aligned_array
+from openvino import opset13 as ops
 
 import l0py
 import ovadapter
@@ -97,3 +98,106 @@ def test_without_mutable_lists_everything_is_copied(npu: ovadapter.NpuContext, m
     monkeypatch.setattr(router, "features", ovadapter.routes.Features(False, True, True, True, True))
     placed = Placed("SHARED_BUF", 4096, 4096)
     assert judge(placed, [placed], mark=0, ran=True)[0] is True
+
+
+@pytest.mark.parametrize("exportable", [True, False])
+def test_a_tensor_that_was_set_over_a_bound_one(npu: ovadapter.NpuContext, compiled: Any, exportable: bool) -> None:
+    """The inference before it is not the one that is asked about."""
+    request = compiled.create_infer_request()
+    with (
+        l0py.Context(npu.device) as context,
+        context.alloc_host(4000, exportable=exportable) as x,
+        context.alloc_host(4000, exportable=True) as y,
+        context.alloc_host(4000, exportable=True) as z,
+        npu.bind(request, {"xt": x}, {"yt": y}) as binding,
+        npu.remote_tensor(z, [1, 1000], "f32") as other,
+    ):
+        binding.infer()
+        assert not any(binding.verdicts().values())
+        array = np.zeros((1, 1000), np.float32)
+        request.set_tensor("xt", ov.Tensor(array, shared_memory=True))
+        binding.infer()
+        assert binding.verdict("xt")
+        assert not binding.verdict("yt")
+        request.set_tensor("xt", other.remote)  # which OpenVINO does not tell from another remote tensor
+        binding.infer()
+        assert binding.verdict("xt").copied is None
+        assert not binding.verdict("yt")
+
+
+def test_executions_of_others_on_the_same_memory(npu: ovadapter.NpuContext, compiled: Any) -> None:
+    """First it is copied; when another request has imported it, that one runs on it in place."""
+    if not npu.features.cpu_va:
+        pytest.skip("this OpenVINO imports nothing by address")
+    with l0py.Context(npu.device) as context, context.alloc_host(4096) as memory:
+        results = [context.alloc_host(4000, exportable=True) for _ in range(2)]
+        requests = [compiled.create_infer_request() for _ in range(2)]
+        array = memory.numpy("f4", (1, 1000))[:1, :1000]
+        first = npu.bind(requests[0], {"xt": array}, {"yt": results[0]}, allow_copy=True)
+        first.infer()
+        with npu.bind(requests[1], {"xt": memory}, {"yt": results[1]}) as second:
+            second.infer()
+            assert not any(second.verdicts().values())
+            assert first.verdict("xt")
+            assert not first.verdict("yt")
+        assert first.verdict("xt").copied is not False  # the second's tensors are forgotten: nobody can tell
+        first.close()
+        del array
+
+
+def test_an_execution_of_another_model_on_a_shared_input(npu: ovadapter.NpuContext, compiled: Any) -> None:
+    other = npu.core.compile_model(add_model([1, 1000], value=2.0), "NPU")
+    with (
+        l0py.Context(npu.device) as context,
+        context.alloc_host(4000, exportable=True) as shared,
+        npu.remote_tensor(shared, [1, 1000], "f32") as x,
+        context.alloc_host(4000, exportable=True) as y,
+        context.alloc_host(4000, exportable=True) as z,
+        npu.bind(compiled.create_infer_request(), {"xt": x}, {"yt": y}) as binding,
+    ):
+        binding.infer()
+        with npu.bind(other.create_infer_request(), {"xt": x}, {"yt": z}) as second:
+            second.infer()
+        assert not any(binding.verdicts().values())
+
+
+def test_waiting_is_not_running(npu: ovadapter.NpuContext, compiled: Any) -> None:
+    with (
+        l0py.Context(npu.device) as context,
+        context.alloc_host(4000, exportable=True) as x,
+        npu.bind(compiled.create_infer_request(), {"xt": x}) as binding,
+    ):
+        binding.wait()
+        assert binding.verdict("xt").copied is None
+
+
+def test_a_name_of_an_input_and_an_output(npu: ovadapter.NpuContext) -> None:
+    """A binding's verdict is about the port that was bound."""
+    parameter = ops.parameter([1024], ov.Type.f32)
+    parameter.output(0).get_tensor().set_names({"both"})
+    model = ov.Model([ops.result(ops.negative(parameter)), ops.result(parameter)], [parameter], "names")
+    compiled = npu.core.compile_model(model, "NPU")
+    array = aligned_array(4096, skew=64).view(np.float32)
+    with l0py.Context(npu.device) as context, context.alloc_host(4096, exportable=True) as x:
+        request = compiled.create_infer_request()
+        port = compiled.output(1)
+        with npu.bind(request, {"both": x}, {port: array}, allow_copy=True) as binding:
+            binding.infer()
+            assert not binding.verdict("both")
+            assert binding.verdict(port)
+
+
+def test_an_inference_that_failed(npu: ovadapter.NpuContext, compiled: Any) -> None:
+    with (
+        l0py.Context(npu.device) as context,
+        context.alloc_host(4000, exportable=True) as x,
+        npu.bind(compiled.create_infer_request(), {"xt": x}) as binding,
+    ):
+        binding.infer()
+        assert not binding.verdict("xt")
+        softdriver.inject("zeCommandQueueExecuteCommandLists", 0, "ZE_RESULT_ERROR_DEVICE_LOST")
+        with pytest.raises(RuntimeError):
+            binding.infer()
+        assert binding.verdict("xt").copied is None
+        binding.infer()
+        assert not binding.verdict("xt")
