@@ -238,6 +238,9 @@ class Context(Handle):
 
         The native context goes with the last of its memory. Calls zeContextDestroy.
         """
+        if _c.l0_box_state(self._box) == _c.L0_OTHER_PROCESS:  # another thread of the parent may have had the locks
+            super().close()
+            return
         with self._lock:
             transfers, self._transfer = self._transfer, {}
         with ExitStack() as every:

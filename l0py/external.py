@@ -45,6 +45,15 @@ _NO_DMA_BUF = (lib.ZE_RESULT_ERROR_INVALID_ARGUMENT, lib.ZE_RESULT_ERROR_OUT_OF_
 
 _import_lock = threading.Lock()
 
+
+def _after_fork_in_child() -> None:
+    """Another thread of the parent may have had the lock, and is not here to release it."""
+    global _import_lock
+    _import_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
 #: By driver: whether each export query makes a new descriptor, which the caller then owns.
 _new_fd_each_query: dict[int, bool] = {}
 

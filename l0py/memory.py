@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from . import external, lib
@@ -193,7 +194,9 @@ class Memory(Handle):
             box = self._box
             if not _c.l0_box_hold(box):
                 self._raise_closed()
-            pointer = ffi.gc(ffi.cast("char*", box.handle), lambda _, release=_release, box=box: release(box))
+            # In C alone: an interrupt in a Python function would lose the release. The pointer only holds the keeper.
+            keeper = ffi.gc(box, _release)
+            pointer = ffi.gc(ffi.cast("char*", box.handle), partial(operator.is_, keeper))
             exporter = ffi.buffer(pointer, self.size)
             self._exporter = weakref.ref(exporter)
         return exporter

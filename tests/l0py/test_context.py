@@ -50,6 +50,7 @@ def test_sizes_may_be_any_index(context: l0py.Context) -> None:
         (1 << 70, 0, MemoryError),
         (4096, 3, ValueError),
         (4096, -4096, ValueError),
+        (4096, 1 << 64, ValueError),
         (1.5, 0, TypeError),
         ("4096", 0, TypeError),
         (None, 0, TypeError),
@@ -96,6 +97,18 @@ def test_addresses_of_others(context: l0py.Context, device: l0py.Device) -> None
     with l0py.Context(device) as other, other.alloc_host(4096) as memory:
         assert context.alloc_properties(memory.address).type == "unknown"
         assert other.alloc_properties(memory.address + 100).type == "host"
+
+
+@pytest.mark.parametrize("address", [-1, 1 << 64, 1 << 70])
+def test_what_is_no_address(context: l0py.Context, address: int) -> None:
+    for use in (
+        context.alloc_properties,
+        context.address_range,
+        lambda number: context.import_pointer(number * 4096, 4096),
+        lambda number: l0py.Memory.from_handle(number, 1, context=context),
+    ):
+        with pytest.raises(l0py.InvalidArgument):
+            use(address)
 
 
 def test_contexts_are_borrowed(context: l0py.Context, device: l0py.Device, no_leaks: None) -> None:

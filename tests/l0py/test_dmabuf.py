@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import copy
 import fcntl
 import gc
 import mmap
 import os
+import pickle
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +67,12 @@ def test_the_collector_closes(memfd: int) -> None:
     before = open_fds()
     dmabuf.Fd.duplicate(memfd)
     assert open_fds() == before
+
+
+@pytest.mark.parametrize("duplicated", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_copy_of_the_object_would_close_it_twice(memfd: int, duplicated: Any) -> None:
+    with dmabuf.Fd.duplicate(memfd) as fd, pytest.raises(TypeError, match="cannot be copied"):
+        duplicated(fd)
 
 
 def test_detach_hands_over(memfd: int) -> None:

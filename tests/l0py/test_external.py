@@ -246,8 +246,9 @@ def test_a_driver_that_makes_new_memory_instead_of_importing(
 
 def test_a_driver_that_refuses_all_but_dma_bufs(context: l0py.Context, memfd: int, no_leaks: None) -> None:
     softdriver.inject("zeMemAllocHost", result="ZE_RESULT_ERROR_INVALID_ARGUMENT")
-    with pytest.raises(l0py.BadDescriptor, match=r"/memfd:test \(deleted\) is no dma-buf"):
+    with pytest.raises(l0py.BadDescriptor, match=r"/memfd:test \(deleted\) is no dma-buf") as caught:
         context.import_dma_buf(memfd)
+    assert caught.value.errno == errno.EINVAL
 
 
 def test_an_export_is_the_same_memory(context: l0py.Context, no_leaks: None) -> None:

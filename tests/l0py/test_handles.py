@@ -297,3 +297,44 @@ def test_a_pending_exception_is_not_hidden_by_living_views(context: l0py.Context
     assert not memory.closed
     del view
     memory.close()
+
+
+def test_a_fork_while_threads_work(python: Any) -> None:
+    """What other threads had locked stays locked in the child for ever: it must not wait for that."""
+    script = """
+import os, signal, threading
+import l0py
+device = l0py.find_device("npu")
+context = l0py.Context(device)
+working = True
+
+def use(context):
+    with context.alloc_host(4096, exportable=True) as memory, memory.export() as fd:
+        context.import_dma_buf(fd).close()
+        memory.fill(2)
+
+def work():
+    while working:
+        use(context)
+
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(10):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with l0py.Context(device) as own:
+            use(own)
+        context.close()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        break
+working = False
+for thread in threads:
+    thread.join()
+print(status)
+"""
+    done = python(script)
+    assert done.stdout.strip() == "0", done.stderr

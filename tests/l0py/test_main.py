@@ -9,7 +9,7 @@ import pytest
 
 import l0py
 from l0py import __main__ as command_line
-from l0py import diagnostics, softdriver
+from l0py import diagnostics, loader, softdriver
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -56,7 +56,7 @@ def test_doctor() -> None:
 
 
 def test_doctor_knows_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: pytest.TempPathFactory) -> None:
-    monkeypatch.setattr(softdriver, "path", lambda: tmp_path / "nothing")  # type: ignore[operator]
+    monkeypatch.setattr(loader, "software_driver_path", lambda: tmp_path / "nothing")  # type: ignore[operator]
     assert diagnostics.doctor()[0] == (False, f"missing: {tmp_path}/nothing", "install l0py again")
 
 
@@ -87,6 +87,7 @@ def test_wrong_command_lines() -> None:
     missing = run("softdriver", "--", "/nonexistent/command")
     assert missing.returncode == 127
     assert "/nonexistent/command" in missing.stderr
+    assert run("softdriver", "--", "").returncode == 127
     lost = run("softdriver", "--", "ls", L0PY_LOADER="/nonexistent")
     assert lost.returncode == 1
     assert lost.stderr.startswith("l0py: L0PY_LOADER=/nonexistent")

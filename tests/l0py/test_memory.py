@@ -43,7 +43,9 @@ def test_an_array_is_the_memory(memory: l0py.Memory) -> None:
     assert memory.numpy(np.dtype([("a", "u1"), ("b", "<f4")]), 3).shape == (3,)
 
 
-@pytest.mark.parametrize(("dtype", "shape"), [("u1", 4097), ("f8", (600,)), ("u1", (-1,)), ("u1", (-2, -2)), ("O", 1)])
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("u1", 4097), ("f8", (600,)), ("u1", (-1,)), ("u1", (-2, -2)), ("O", 1), ("2f4", 3)]
+)
 def test_an_array_that_does_not_fit(memory: l0py.Memory, dtype: str, shape: Any) -> None:
     with pytest.raises(l0py.InvalidArgument):
         memory.numpy(dtype, shape)
@@ -54,8 +56,15 @@ def test_views_that_cannot_be(memory: l0py.Memory) -> None:
         memory.view("wrong")
     with pytest.raises(l0py.InvalidArgument, match="does not fit"):
         memory.view("B", (4097,))
+    with pytest.raises(l0py.InvalidArgument, match="no elements"):
+        memory.view("B", (4, 0))
     with pytest.raises(TypeError):
         memory.view("B", (1.5,))  # type: ignore[arg-type]
+
+
+def test_extents_may_be_any_index(memory: l0py.Memory) -> None:
+    assert memory.view("f", np.array([2, 3])).shape == (2, 3)  # type: ignore[arg-type]
+    assert memory.numpy("f4", (np.int64(2), 3)).shape == (2, 3)
 
 
 def test_a_size_that_is_no_multiple_of_the_element(context: l0py.Context) -> None:
@@ -169,6 +178,18 @@ def test_what_cannot_be_copied(memory: l0py.Memory) -> None:
         memory.copy_from(np.zeros((8, 8))[:, ::2])
     with pytest.raises((BufferError, ValueError)):
         memory.copy_to(b"immutable")
+    with pytest.raises(TypeError):
+        memory.copy_from(b"a", offset=2.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        memory.copy_to(bytearray(1), offset=2.0)  # type: ignore[arg-type]
+
+
+def test_memory_of_another_context_is_not_copied(memory: l0py.Memory, device: l0py.Device) -> None:
+    with l0py.Context(device) as other, other.alloc_host(4096) as source:
+        with pytest.raises(l0py.InvalidArgument, match="another context"):
+            memory.copy_from(source)
+        with pytest.raises(l0py.InvalidArgument, match="another context"):
+            source.copy_to(memory)
 
 
 @pytest.mark.parametrize("pattern", [7, b"\1\2", b"\1\2\3\4"])
@@ -227,3 +248,48 @@ def test_failed_copies_leave_the_context_usable(context: l0py.Context) -> None:
                 memory.fill(2)
             memory.fill(3)
             assert bytes(memory.view()[:2]) == b"\3\3"
+
+
+def test_an_interrupt_leaves_no_command_behind(context: l0py.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that was not run would run with the next one, on memory that may be gone."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    with context.alloc_host(4096) as memory, context.alloc_host(4096) as other:
+        memory.fill(1)
+        other.fill(1)
+        for function in ("zeCommandListClose", "zeFenceReset", "zeCommandListReset"):
+            with monkeypatch.context() as patch:
+                patch.setattr(l0py.lib, function, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    memory.fill(2)
+            memory.copy_from(bytes(4096))
+            other.fill(3)
+            assert bytes(other.view()) == b"\3" * 4096
+            assert bytes(memory.view()) == bytes(4096)
+
+
+def test_an_interrupted_copy_leaves_the_context_usable(context: l0py.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_arguments: Any) -> int:
+        raise KeyboardInterrupt
+
+    with context.alloc_host(4096) as memory:
+        memory.fill(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(l0py.lib, "zeCommandListReset", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                memory.fill(2)
+        memory.fill(3)
+        assert bytes(memory.view()[:2]) == b"\3\3"
+
+
+def test_no_python_function_runs_when_a_view_ends(memory: l0py.Memory) -> None:
+    """An interrupt in one would be swallowed, and the memory would never be freed."""
+    view, events = memory.view(), []
+    sys.setprofile(lambda frame, event, argument: events.append(event))
+    try:
+        del view
+    finally:
+        sys.setprofile(None)
+    assert "call" not in events

@@ -13,7 +13,8 @@ def test_the_files_are_there() -> None:
     assert softdriver.loader_path().exists()
 
 
-def test_enable_in_a_process_that_has_it() -> None:
+def test_enable_in_a_process_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZE_ENABLE_ALT_DRIVERS", "")  # which it changes: not for other tests' children
     assert softdriver.enable().is_software
 
 
@@ -72,6 +73,9 @@ def test_faults_that_cannot_be() -> None:
         softdriver.inject("zeNothing")
     with pytest.raises(l0py.InvalidArgument, match="ZE_NOTHING"):
         softdriver.inject("zeInit", result="ZE_NOTHING")
+    for wrong in ({"result": 1 << 40}, {"after": -1}, {"count": -1}, {"after": 1 << 70}):
+        with pytest.raises(l0py.InvalidArgument):
+            softdriver.inject("zeInit", **wrong)
 
 
 def test_a_memory_limit(context: l0py.Context, no_leaks: None) -> None:
@@ -82,6 +86,12 @@ def test_a_memory_limit(context: l0py.Context, no_leaks: None) -> None:
         context.alloc_host(4096).close()
         softdriver.memory_limit(None)
         context.alloc_host(8192).close()
+
+
+@pytest.mark.parametrize("size", [0, -1, 1 << 64])
+def test_memory_limits_that_cannot_be(size: int) -> None:
+    with pytest.raises(l0py.InvalidArgument, match="limit"):
+        softdriver.memory_limit(size)
 
 
 def test_the_record(context: l0py.Context) -> None:
