@@ -153,12 +153,10 @@ class Header:
         return lines
 
     def text(self, *, tables: bool) -> str:
-        """The whole header for a compiler."""
-        parts = [GUARD, "#pragma once", PLATFORM, *self.macros(), "#if defined(__cplusplus)", 'extern "C" {', "#endif"]
-        parts += self.declarations()
+        """The whole header for a compiler; it declares no functions, so nothing in it has a linkage."""
+        parts = [GUARD, "#pragma once", PLATFORM, *self.macros(), *self.declarations()]
         if tables:
             parts += self.pfn_types()
-        parts += ["#if defined(__cplusplus)", '}  // extern "C"', "#endif"]
         return "\n".join(parts) + "\n"
 
 

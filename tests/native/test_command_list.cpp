@@ -44,6 +44,9 @@ TEST(create_with_wrong_arguments) {
   desc.commandQueueGroupOrdinal = 0;
   desc.flags = 0x80000000;
   CHECK_RESULT(lists.pfnCreate(context, npu().device, &desc, &list), ERROR_INVALID_ENUMERATION);
+  desc.flags = 0;
+  desc.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
+  CHECK_RESULT(lists.pfnCreate(context, npu().device, &desc, &list), ERROR_INVALID_ARGUMENT);
   CHECK(list == nullptr);
   check::destroy(context);
 }

@@ -48,6 +48,7 @@ TEST(create_with_wrong_arguments) {
   };
   CHECK_RESULT(refused([](auto& wrong) { wrong.ordinal = 1; }), ERROR_INVALID_ARGUMENT);
   CHECK_RESULT(refused([](auto& wrong) { wrong.flags = 64; }), ERROR_INVALID_ENUMERATION);
+  CHECK_RESULT(refused([](auto& wrong) { wrong.stype = ZE_STRUCTURE_TYPE_FENCE_DESC; }), ERROR_INVALID_ARGUMENT);
   int beyond = 7;
   CHECK_RESULT(refused([&](auto& wrong) { std::memcpy(&wrong.mode, &beyond, sizeof beyond); }),
                ERROR_INVALID_ENUMERATION);

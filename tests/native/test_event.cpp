@@ -38,6 +38,9 @@ TEST(pools) {
   desc.flags = 0x100;
   CHECK_RESULT(create(context, &desc, 1, &device, &pool), ERROR_INVALID_ENUMERATION);
   CHECK_RESULT(create(context, nullptr, 1, &device, &pool), ERROR_INVALID_NULL_POINTER);
+  desc.flags = 0;
+  desc.stype = ZE_STRUCTURE_TYPE_EVENT_DESC;
+  CHECK_RESULT(create(context, &desc, 1, &device, &pool), ERROR_INVALID_ARGUMENT);
   pool = check::make_pool(context, 1);
   ze_context_handle_t of = nullptr;
   OK(l0.ze_event_pool.pfnGetContextHandle(pool, &of));
@@ -62,6 +65,9 @@ TEST(an_index_has_one_event) {
   desc.index = 0;
   desc.signal = 0x10;
   CHECK_RESULT(events.pfnCreate(pool, &desc, &first), ERROR_INVALID_ENUMERATION);
+  desc.signal = 0;
+  desc.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC;
+  CHECK_RESULT(events.pfnCreate(pool, &desc, &first), ERROR_INVALID_ARGUMENT);
   check::destroy(pool);  // its events live on
   OK(events.pfnHostSignal(second));
   OK(events.pfnQueryStatus(second));

@@ -51,9 +51,9 @@ void CommandList::append(std::shared_ptr<Command> command, ze_event_handle_t sig
   if (wait_count > 0 && waits == nullptr) {
     throw Failure(ZE_RESULT_ERROR_INVALID_SIZE, "phWaitEvents is null but numWaitEvents is not 0");
   }
-  Step step{std::move(command), {}, signal != nullptr ? find<Event>(signal) : nullptr};
+  Step step{std::move(command), {}, signal != nullptr ? find_own_event(signal) : nullptr};
   for (uint32_t i = 0; i < wait_count; ++i) {
-    step.waits.push_back(find<Event>(waits[i]));
+    step.waits.push_back(find_own_event(waits[i]));
   }
   if (worker != nullptr) {
     auto steps = std::make_shared<Steps>();
@@ -64,7 +64,7 @@ void CommandList::append(std::shared_ptr<Command> command, ze_event_handle_t sig
     }
     return;
   }
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   if (closed_) {
     throw Failure(ZE_RESULT_ERROR_NOT_AVAILABLE, "the command list is closed");
   }
@@ -73,7 +73,7 @@ void CommandList::append(std::shared_ptr<Command> command, ze_event_handle_t sig
 
 // Closing again changes nothing, and an immediate list is never closed.
 void CommandList::close() {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   if (!closed_ && worker == nullptr) {
     steps_ = std::make_shared<const Steps>(std::move(open_steps_));
     open_steps_.clear();
@@ -82,7 +82,7 @@ void CommandList::close() {
 }
 
 void CommandList::reset() {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   steps_ = nullptr;
   open_steps_.clear();
   closed_ = false;
@@ -92,7 +92,7 @@ std::shared_ptr<const Steps> CommandList::closed_steps() const {
   if (worker != nullptr) {
     throw Failure(ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE, "an immediate command list has no queue");
   }
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   if (!closed_) {
     throw Failure(ZE_RESULT_ERROR_UNINITIALIZED, "the command list is not closed");
   }
@@ -100,7 +100,7 @@ std::shared_ptr<const Steps> CommandList::closed_steps() const {
 }
 
 uint64_t CommandList::next_id() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   if (closed_) {
     throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "the command list is closed");
   }
@@ -108,7 +108,7 @@ uint64_t CommandList::next_id() const {
 }
 
 void CommandList::update(const std::vector<ArgumentUpdate>& updates) {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   Steps altered = closed_ ? *steps_ : open_steps_;
   std::vector<std::shared_ptr<Command>> clones(altered.size());
   for (const ArgumentUpdate& update : updates) {
@@ -140,6 +140,7 @@ ze_result_t api::zeCommandListCreate(ze_context_handle_t context, ze_device_hand
   find<Device>(device);
   require(desc, "desc");
   require(list, "phCommandList");
+  require_stype(desc->stype, ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, "desc");
   check_ordinal(desc->commandQueueGroupOrdinal);
   require_flags(desc->flags, known_flags, "desc.flags");
   *list = publish(std::make_shared<CommandList>(std::move(owner), *desc));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "context.hpp"
+#include "fork.hpp"
 #include "object.hpp"
 #include "signal.hpp"
 

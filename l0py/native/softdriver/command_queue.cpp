@@ -20,6 +20,7 @@ void check_ordinal(uint32_t ordinal) {
 }
 
 void check_queue_desc(const ze_command_queue_desc_t& desc) {
+  require_stype(desc.stype, ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, "desc");
   check_ordinal(desc.ordinal);
   require_flags(desc.flags, known_flags, "desc.flags");
   if (desc.mode > ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS) {

@@ -3,10 +3,12 @@
 #include <mutex>
 
 #include "device.hpp"
+#include "fork.hpp"
 #include "pages.hpp"
 #include "record.hpp"
 #include "softdriver_functions.hpp"
 #include "tables.hpp"
+#include "text.hpp"
 
 namespace softdriver {
 namespace {
@@ -51,8 +53,7 @@ System& require_system() {
 }
 
 void start_system() {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(process_lock(Lock::system));
   if (the_system.load(std::memory_order_relaxed) != nullptr) {
     return;
   }
@@ -178,9 +179,9 @@ ze_result_t api::zeDriverGetLastErrorDescription(ze_driver_handle_t hDriver, con
   find<Driver>(hDriver);
   const char*& out = require(ppString, "ppString");
   // A copy, so that the text stays what it is when the next call fails too.
-  thread_local std::string text;
-  text = last_error();
-  out = text.c_str();
+  thread_local char text[max_error_text];
+  copy_text(text, last_error());
+  out = text;
   return ZE_RESULT_SUCCESS;
 }
 

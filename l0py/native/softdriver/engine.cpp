@@ -168,6 +168,13 @@ void Model::write_repeated(const Request* request, const std::vector<const void*
   const ir::Source* sources = sources_.data() + input_count_;
   const Argument* arguments = arguments_.data() + input_count_;
 
+  const bool repeats =
+      std::any_of(sources, sources + count, [](const ir::Source& source) { return source.kind != Kind::computed; });
+  const bool stands_in = request != nullptr && std::any_of(request->stand_ins.begin(), request->stand_ins.end(),
+                                                           [](const auto& tensor) { return tensor != nullptr; });
+  if (!repeats && !stands_in) {
+    return;
+  }
   // All inputs are read before one of them is overwritten.
   std::vector<std::vector<std::byte>> staged(count);
   for (size_t i = 0; i < count; ++i) {

@@ -23,28 +23,15 @@ class ResetEvent final : public Command {
 }  // namespace
 
 EventPool::EventPool(std::shared_ptr<Context> context, const ze_event_pool_desc_t& desc)
-    : Object(kind_of), context(std::move(context)), flags(desc.flags), count(desc.count) {}
-
-void EventPool::take(uint32_t index) {
-  if (index >= count) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "event index " + std::to_string(index) + " is past the pool's end");
-  }
-  std::lock_guard lock(mutex_);
-  if (!taken_.insert(index).second) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "event index " + std::to_string(index) + " is in use");
-  }
-}
-
-void EventPool::give_back(uint32_t index) {
-  std::lock_guard lock(mutex_);
-  taken_.erase(index);
-}
+    : Object(kind_of),
+      context(std::move(context)),
+      flags(desc.flags),
+      places(desc.count, ZE_RESULT_ERROR_INVALID_ARGUMENT) {}
 
 Event::Event(std::shared_ptr<EventPool> pool, const ze_event_desc_t& desc)
     : Object(kind_of), pool(std::move(pool)), index(desc.index), signal_scope(desc.signal), wait_scope(desc.wait) {}
 
 ze_result_t Event::host_wait(uint64_t timeout) const {
-  home.require();
   const auto outcome = signal.wait(timeout, abandoned_);
   if (!outcome && abandoned_) {
     throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "event was destroyed while it was waited for");
@@ -59,11 +46,18 @@ void Event::abandon() noexcept {
   }
 }
 
+std::shared_ptr<Event> find_own_event(ze_event_handle_t event) {
+  auto found = find<Event>(event);
+  found->home.require();
+  return found;
+}
+
 ze_result_t api::zeEventPoolCreate(ze_context_handle_t context, const ze_event_pool_desc_t* desc, uint32_t device_count,
                                    ze_device_handle_t* devices, ze_event_pool_handle_t* pool) {
   auto owner = find<Context>(context);
   require(desc, "desc");
   require(pool, "phEventPool");
+  require_stype(desc->stype, ZE_STRUCTURE_TYPE_EVENT_POOL_DESC, "desc");
   require_flags(desc->flags, known_pool_flags, "desc.flags");
   if (desc->count == 0) {
     throw Failure(ZE_RESULT_ERROR_INVALID_SIZE, "an event pool of no events");
@@ -99,43 +93,37 @@ ze_result_t api::zeEventCreate(ze_event_pool_handle_t pool, const ze_event_desc_
   auto owner = find<EventPool>(pool);
   require(desc, "desc");
   require(event, "phEvent");
+  require_stype(desc->stype, ZE_STRUCTURE_TYPE_EVENT_DESC, "desc");
   require_flags(desc->signal, known_scopes, "desc.signal");
   require_flags(desc->wait, known_scopes, "desc.wait");
-  auto made = std::make_shared<Event>(owner, *desc);
-  owner->take(desc->index);
-  try {
-    *event = publish(made);
-  } catch (...) {
-    owner->give_back(desc->index);
-    throw;
-  }
+  *event = publish_at(owner->places, desc->index, std::make_shared<Event>(owner, *desc));
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeEventDestroy(ze_event_handle_t event) {
   auto gone = retire<Event>(event);
   gone->abandon();
-  gone->pool->give_back(gone->index);
+  gone->pool->places.give_back(gone->index);
   gone->home.release(gone);
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeEventHostSignal(ze_event_handle_t event) {
-  find<Event>(event)->signal.complete();
+  find_own_event(event)->signal.complete();
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeEventHostReset(ze_event_handle_t event) {
-  find<Event>(event)->signal.reset();
+  find_own_event(event)->signal.reset();
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeEventHostSynchronize(ze_event_handle_t event, uint64_t timeout) {
-  return find<Event>(event)->host_wait(timeout);
+  return find_own_event(event)->host_wait(timeout);
 }
 
 ze_result_t api::zeEventQueryStatus(ze_event_handle_t event) {
-  return answer(find<Event>(event)->signal.wait(0, never));
+  return answer(find_own_event(event)->signal.wait(0, never));
 }
 
 ze_result_t api::zeEventGetEventPool(ze_event_handle_t event, ze_event_pool_handle_t* pool) {
@@ -176,7 +164,7 @@ ze_result_t api::zeCommandListAppendWaitOnEvents(ze_command_list_handle_t list, 
 
 ze_result_t api::zeCommandListAppendEventReset(ze_command_list_handle_t list, ze_event_handle_t event) {
   const auto found = find<CommandList>(list);
-  found->append(std::make_shared<ResetEvent>(find<Event>(event)), nullptr, 0, nullptr);
+  found->append(std::make_shared<ResetEvent>(find_own_event(event)), nullptr, 0, nullptr);
   return ZE_RESULT_SUCCESS;
 }
 

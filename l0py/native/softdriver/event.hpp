@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <unordered_set>
 
 #include "context.hpp"
+#include "fork.hpp"
 #include "object.hpp"
+#include "places.hpp"
 #include "signal.hpp"
 
 namespace softdriver {
@@ -19,17 +19,9 @@ class EventPool final : public Object {
   static constexpr Kind kind_of = Kind::event_pool;
   EventPool(std::shared_ptr<Context> context, const ze_event_pool_desc_t& desc);
 
-  // Takes an index for one event. Past the end or in use: INVALID_ARGUMENT.
-  void take(uint32_t index);
-  void give_back(uint32_t index);
-
   const std::shared_ptr<Context> context;
   const ze_event_pool_flags_t flags;
-  const uint32_t count;
-
- private:
-  std::mutex mutex_;
-  std::unordered_set<uint32_t> taken_;
+  Places places;
 };
 
 class Event final : public Object {
@@ -52,5 +44,8 @@ class Event final : public Object {
  private:
   std::atomic<bool> abandoned_{false};
 };
+
+// The event behind a handle, to signal it or to wait for it.
+std::shared_ptr<Event> find_own_event(ze_event_handle_t event);
 
 }  // namespace softdriver

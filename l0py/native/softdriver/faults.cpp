@@ -5,6 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include "fork.hpp"
+
 namespace softdriver {
 namespace {
 
@@ -16,14 +18,9 @@ struct Fault {
   ze_result_t result;
 };
 
-struct Faults {
-  std::mutex mutex;
-  std::vector<Fault> list;
-};
-
-// Deliberately never destroyed: other libraries call the driver while the process exits.
-Faults& the_faults() {
-  static Faults& instance = *new Faults;
+// Under Lock::faults. Deliberately never destroyed: other libraries call the driver while the process exits.
+std::vector<Fault>& the_faults() {
+  static auto& instance = *new std::vector<Fault>;
   return instance;
 }
 
@@ -32,11 +29,11 @@ Faults& the_faults() {
 std::atomic<bool> faults_armed{false};
 
 bool take_armed_fault(Function function, ze_result_t* result) noexcept {
-  Faults& faults = the_faults();
-  std::lock_guard lock(faults.mutex);
+  std::lock_guard lock(process_lock(Lock::faults));
+  std::vector<Fault>& faults = the_faults();
   bool struck = false;
   // Every fault of the function counts this call, so that each keeps the numbering of its own start.
-  for (Fault& fault : faults.list) {
+  for (Fault& fault : faults) {
     if (fault.function != function) {
       continue;
     }
@@ -49,8 +46,8 @@ bool take_armed_fault(Function function, ze_result_t* result) noexcept {
     }
   }
   auto spent = [](const Fault& fault) { return !fault.for_ever && fault.remaining == 0; };
-  faults.list.erase(std::remove_if(faults.list.begin(), faults.list.end(), spent), faults.list.end());
-  faults_armed.store(!faults.list.empty(), std::memory_order_relaxed);
+  faults.erase(std::remove_if(faults.begin(), faults.end(), spent), faults.end());
+  faults_armed.store(!faults.empty(), std::memory_order_relaxed);
   return struck;
 }
 
@@ -61,17 +58,17 @@ bool inject_fault(const char* function, uint64_t after, ze_result_t result, uint
     return false;
   }
   auto number = static_cast<Function>(found - std::begin(function_names));
-  Faults& faults = the_faults();
-  std::lock_guard lock(faults.mutex);
-  faults.list.push_back({number, after, count, count == 0, result});
+  std::lock_guard lock(process_lock(Lock::faults));
+  std::vector<Fault>& faults = the_faults();
+  faults.push_back({number, after, count, count == 0, result});
   faults_armed.store(true, std::memory_order_relaxed);
   return true;
 }
 
 void clear_faults() noexcept {
-  Faults& faults = the_faults();
-  std::lock_guard lock(faults.mutex);
-  faults.list.clear();
+  std::lock_guard lock(process_lock(Lock::faults));
+  std::vector<Fault>& faults = the_faults();
+  faults.clear();
   faults_armed.store(false, std::memory_order_relaxed);
 }
 

@@ -36,7 +36,7 @@ ze_result_t Fence::wait(uint64_t timeout) const {
 }
 
 void Fence::reset() {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   if (submission_ != nullptr && submission_->completed()) {
     submission_ = nullptr;
   }

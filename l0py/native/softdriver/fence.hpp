@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "fork.hpp"
 #include "object.hpp"
 #include "signal.hpp"
 

@@ -3,6 +3,7 @@
 #include "device.hpp"
 #include "record.hpp"
 #include "softdriver_functions.hpp"
+#include "text.hpp"
 
 namespace softdriver {
 namespace {
@@ -36,16 +37,23 @@ constexpr const char* compiler_options[] = {
     "NPU_COMPILER_DYNAMIC_QUANTIZATION",
 };
 
-// Why this thread's last graph could not be made: it has no handle to ask.
-thread_local std::string last_build_log;
+// Why this thread's last graph could not be made: it has no handle to ask. A longer text is cut.
+thread_local char last_build_log[4096];
 
-// The extension's structures have room for five dimensions and numbers for some types only.
+// The extension's structures have room for five dimensions of 32 bits, and numbers for some types only.
 void require_describable(const Argument& argument) {
   if (argument.dims.size() > ZE_MAX_GRAPH_ARGUMENT_DIMENSIONS_SIZE) {
     throw ModelError(ModelError::Reason::not_compiled, "an argument of a graph has up to " +
                                                            std::to_string(ZE_MAX_GRAPH_ARGUMENT_DIMENSIONS_SIZE) +
                                                            " dimensions, but '" + argument.friendly_name + "' has " +
                                                            std::to_string(argument.dims.size()));
+  }
+  for (const size_t dim : argument.dims) {
+    if (dim > UINT32_MAX) {
+      throw ModelError(ModelError::Reason::not_compiled, "a dimension of a graph's argument has 32 bits, but '" +
+                                                             argument.friendly_name + "' has one of " +
+                                                             std::to_string(dim));
+    }
   }
   if (precision_of(*argument.type) == ZE_GRAPH_ARGUMENT_PRECISION_UNKNOWN) {
     throw ModelError(ModelError::Reason::not_compiled, "an argument of a graph cannot have the type " +
@@ -82,21 +90,28 @@ ze_result_t create(ze_context_handle_t context, ze_device_handle_t device, const
   auto owner = find<Context>(context);
   find<Device>(device);
   require(graph, "phGraph");
-  last_build_log.clear();
+  copy_text(last_build_log, "");
+  std::shared_ptr<Model> model;
   try {
-    auto model = make_model(desc);
-    if (log != nullptr) {
-      *log = publish(std::make_shared<BuildLog>(""));
-    }
-    *graph =
-        publish(std::make_shared<Graph>(std::move(owner), std::move(model), desc.format == ZE_GRAPH_FORMAT_NATIVE));
+    model = make_model(desc);
   } catch (const Failure& failure) {
-    last_build_log = failure.what();
+    copy_text(last_build_log, failure.what());
     if (log != nullptr) {
       *log = publish(std::make_shared<BuildLog>(failure.what()));
     }
     throw;
   }
+  const bool precompiled = desc.format == ZE_GRAPH_FORMAT_NATIVE;
+  const auto made = publish(std::make_shared<Graph>(std::move(owner), std::move(model), precompiled));
+  if (log != nullptr) {
+    try {
+      *log = publish(std::make_shared<BuildLog>(""));
+    } catch (...) {
+      retire<Graph>(made);
+      throw;
+    }
+  }
+  *graph = made;
   return ZE_RESULT_SUCCESS;
 }
 
@@ -137,12 +152,12 @@ const Argument& Graph::argument(uint32_t index) const {
 void Graph::set_argument(uint32_t index, const void* pointer) {
   require(static_cast<const std::byte*>(pointer), "pArgValue");
   argument(index);
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   values_[index] = pointer;
 }
 
 std::vector<const void*> Graph::argument_values() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   return values_;
 }
 
@@ -223,6 +238,7 @@ ze_result_t api::graph_pfnGetProperties3(ze_graph_handle_t hGraph, ze_graph_prop
 
 ze_result_t api::graph_pfnGraphInitialize(ze_graph_handle_t hGraph) {
   const auto graph = find<Graph>(hGraph);
+  graph->home.require();
   try {
     graph->model->warm_up();
   } catch (const ModelError& error) {
@@ -232,7 +248,10 @@ ze_result_t api::graph_pfnGraphInitialize(ze_graph_handle_t hGraph) {
 }
 
 ze_result_t api::graph_pfnEvict(ze_graph_handle_t hGraph) {
-  find<Graph>(hGraph)->model->evict();
+  const auto graph = find<Graph>(hGraph);
+  if (!graph->home.left()) {  // what executions keep is the parent's
+    graph->model->evict();
+  }
   return ZE_RESULT_SUCCESS;
 }
 
@@ -256,11 +275,11 @@ ze_result_t api::graph_pfnGetNativeBinary2(ze_graph_handle_t hGraph, size_t* pSi
 
 // Null asks for the log of this thread's last graph; one that could be made has nothing to say.
 ze_result_t api::graph_pfnBuildLogGetString(ze_graph_handle_t hGraph, uint32_t* pSize, char* pBuildLog) {
-  const std::string text = hGraph == nullptr ? last_build_log : std::string();
   if (hGraph != nullptr) {
     find<Graph>(hGraph);
   }
-  hand_out(text.c_str(), text.size() + 1, pSize, pBuildLog, "pSize");
+  const char* text = hGraph == nullptr ? last_build_log : "";
+  hand_out(text, std::strlen(text) + 1, pSize, pBuildLog, "pSize");
   return ZE_RESULT_SUCCESS;
 }
 

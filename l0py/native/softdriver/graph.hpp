@@ -9,9 +9,9 @@
 
 #include "context.hpp"
 #include "engine.hpp"
+#include "fork.hpp"
 #include "model_error.hpp"
 #include "object.hpp"
-#include "signal.hpp"
 
 namespace softdriver {
 

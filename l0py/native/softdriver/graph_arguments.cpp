@@ -3,6 +3,7 @@
 
 #include "graph.hpp"
 #include "softdriver_functions.hpp"
+#include "text.hpp"
 
 namespace softdriver {
 namespace {
@@ -58,13 +59,6 @@ ze_graph_argument_layout_t layout_of(size_t rank) noexcept {
     case 4: return ZE_GRAPH_ARGUMENT_LAYOUT_NCHW;
     default: return ZE_GRAPH_ARGUMENT_LAYOUT_NCDHW;
   }
-}
-
-// Cuts what does not fit; the rest of the field becomes zeros.
-template <size_t size>
-void copy_text(char (&field)[size], const std::string& text) noexcept {
-  std::memset(field, 0, size);
-  std::memcpy(field, text.data(), std::min(text.size(), size - 1));
 }
 
 // As many names as there is room for.

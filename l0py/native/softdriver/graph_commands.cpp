@@ -105,7 +105,9 @@ ze_result_t api::graph_pfnAppendGraphInitialize(ze_command_list_handle_t hComman
                                                 ze_event_handle_t hSignalEvent, uint32_t numWaitEvents,
                                                 ze_event_handle_t* phWaitEvents) {
   const auto list = find<CommandList>(hCommandList);
-  list->append(std::make_shared<Initialize>(find<Graph>(hGraph)->model), hSignalEvent, numWaitEvents, phWaitEvents);
+  const auto graph = find<Graph>(hGraph);
+  graph->home.require();
+  list->append(std::make_shared<Initialize>(graph->model), hSignalEvent, numWaitEvents, phWaitEvents);
   return ZE_RESULT_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 
 #include "context.hpp"
 #include "device.hpp"
+#include "fork.hpp"
 #include "record.hpp"
 #include "softdriver_functions.hpp"
 
@@ -78,7 +79,7 @@ bool Allocations::overlaps(const Allocation& block) const {
 
 void Allocations::add(std::shared_ptr<Allocation> block) {
   const auto first = reinterpret_cast<uintptr_t>(block->base);
-  std::unique_lock lock(mutex_);
+  std::lock_guard lock(process_lock(Lock::allocations));
   while (overlaps(*block)) {
     blocks_.erase(first_behind(first));
   }
@@ -86,7 +87,7 @@ void Allocations::add(std::shared_ptr<Allocation> block) {
 }
 
 bool Allocations::add_import(std::shared_ptr<Allocation> block) {
-  std::unique_lock lock(mutex_);
+  std::lock_guard lock(process_lock(Lock::allocations));
   if (overlaps(*block)) {
     return false;
   }
@@ -96,13 +97,13 @@ bool Allocations::add_import(std::shared_ptr<Allocation> block) {
 
 std::shared_ptr<Allocation> Allocations::find(const void* address) const {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
-  std::shared_lock lock(mutex_);
+  std::lock_guard lock(process_lock(Lock::allocations));
   auto found = first_behind(wanted);
   return found != blocks_.end() && found->first <= wanted ? found->second : nullptr;
 }
 
 std::shared_ptr<Allocation> Allocations::take(const void* base) {
-  std::unique_lock lock(mutex_);
+  std::lock_guard lock(process_lock(Lock::allocations));
   auto found = blocks_.find(reinterpret_cast<uintptr_t>(base));
   if (found == blocks_.end()) {
     return nullptr;
@@ -113,10 +114,9 @@ std::shared_ptr<Allocation> Allocations::take(const void* base) {
 }
 
 void Allocations::clear() {
-  Blocks forgotten;
-  std::unique_lock lock(mutex_);
+  Blocks forgotten;  // dies without the lock: unmapping takes long
+  std::lock_guard lock(process_lock(Lock::allocations));
   forgotten.swap(blocks_);
-  lock.unlock();  // unmapping takes long, and `forgotten` dies last
 }
 
 BlockFigures block_figures() noexcept {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <shared_mutex>
 
 #include "level_zero.h"
 #include "pages.hpp"
@@ -59,8 +58,7 @@ class Allocations {
   Blocks::const_iterator first_behind(uintptr_t address) const;
   bool overlaps(const Allocation& block) const;
 
-  mutable std::shared_mutex mutex_;
-  Blocks blocks_;
+  Blocks blocks_;  // under Lock::allocations
 };
 
 // Live blocks of all contexts, by origin.

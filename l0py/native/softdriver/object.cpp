@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "fork.hpp"
 #include "loader_handles.hpp"
 #include "pages.hpp"
 
@@ -19,14 +19,13 @@ constexpr size_t range_size = size_t{1024} * 1024 * 1024;
 constexpr size_t step = 16;
 
 struct Register {
-  std::shared_mutex mutex;
   std::unordered_map<uintptr_t, std::shared_ptr<Object>> objects;
   std::vector<uintptr_t> ranges;
   uintptr_t next = 0;
   uintptr_t end = 0;
 };
 
-// Deliberately never destroyed: other libraries call the driver while the process exits.
+// Under Lock::objects. Deliberately never destroyed: other libraries call the driver while the process exits.
 Register& the_register() {
   static Register& instance = *new Register;
   return instance;
@@ -34,7 +33,7 @@ Register& the_register() {
 
 std::shared_ptr<Object> look_up(const void* handle, Kind kind) {
   Register& all = the_register();
-  std::shared_lock lock(all.mutex);
+  std::lock_guard lock(process_lock(Lock::objects));
   auto found = all.objects.find(reinterpret_cast<uintptr_t>(handle));
   return found != all.objects.end() && found->second->kind == kind ? found->second : nullptr;
 }
@@ -43,7 +42,7 @@ std::shared_ptr<Object> look_up(const void* handle, Kind kind) {
 bool was_given_out(const void* handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   Register& all = the_register();
-  std::shared_lock lock(all.mutex);
+  std::lock_guard lock(process_lock(Lock::objects));
   return std::any_of(all.ranges.begin(), all.ranges.end(),
                      [number](uintptr_t first) { return number - first < range_size; });
 }
@@ -71,7 +70,7 @@ const char* kind_name(Kind kind) noexcept {
 
 void publish_object(const std::shared_ptr<Object>& object) {
   Register& all = the_register();
-  std::unique_lock lock(all.mutex);
+  std::lock_guard lock(process_lock(Lock::objects));
   if (all.next == all.end) {
     all.ranges.reserve(all.ranges.size() + 1);
     const uintptr_t first = reserve_addresses(range_size);
@@ -108,7 +107,7 @@ std::shared_ptr<Object> find_object(const void* handle, Kind kind) {
 std::shared_ptr<Object> retire_object(const void* handle, Kind kind) {
   auto object = find_object(handle, kind);
   Register& all = the_register();
-  std::unique_lock lock(all.mutex);
+  std::lock_guard lock(process_lock(Lock::objects));
   if (all.objects.erase(object->number) == 0) {
     throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, std::string(kind_name(kind)) + " was destroyed meanwhile");
   }
@@ -117,7 +116,7 @@ std::shared_ptr<Object> retire_object(const void* handle, Kind kind) {
 
 std::map<std::string, size_t> count_objects() {
   Register& all = the_register();
-  std::shared_lock lock(all.mutex);
+  std::lock_guard lock(process_lock(Lock::objects));
   std::map<std::string, size_t> counts;
   for (const auto& entry : all.objects) {
     ++counts[kind_name(entry.second->kind)];

@@ -3,11 +3,14 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <climits>
 #include <map>
 #include <mutex>
 
+#include "fork.hpp"
 #include "model_error.hpp"
-#include "signal.hpp"
+#include "result.hpp"
+#include "text.hpp"
 
 // The C interface, as far as it is used. `ov_status_e` is an int of which 0 means success.
 struct ov_shape {
@@ -62,18 +65,20 @@ struct Functions {
 
 // The path of the OpenVINO library in this process, or empty.
 std::string loaded_openvino() {
-  std::string path;
+  using Path = char[PATH_MAX];
+  Path path = "";
+  // The function that calls this one is C's: nothing may be thrown through it.
   dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* found) {
+      [](dl_phdr_info* info, size_t, void* found) noexcept {
         const std::string_view name = info->dlpi_name == nullptr ? "" : info->dlpi_name;
         const std::string_view file = name.substr(name.rfind('/') + 1);
         if (file.substr(0, 14) != "libopenvino.so") {
           return 0;
         }
-        *static_cast<std::string*>(found) = name;
+        copy_text(*static_cast<Path*>(found), name);
         return 1;
       },
-      &path);
+      path);
   return path;
 }
 
@@ -133,14 +138,19 @@ Functions load_functions() {
   return f;
 }
 
+// What is given back to the library by a function of its own.
+template <class T, class Free>
+std::unique_ptr<T, Free> owned(T* object, Free free) noexcept {
+  return {object, free};
+}
+
 void check(const Functions& f, int status, Reason reason, const char* action) {
   if (status == 0) {
     return;
   }
   std::string text;
-  if (const char* message = f.get_last_err_msg()) {
-    text = message;
-    f.free(message);
+  if (const auto message = owned(f.get_last_err_msg(), f.free)) {
+    text = message.get();
   }
   if (text.empty()) {
     text = f.get_error_info(status);
@@ -241,6 +251,7 @@ Owned<ov_infer_request> create_request(const ov_compiled_model* model) {
 }
 
 uint32_t type_number(const ElementType& type) {
+  working_library();  // in a forked child the lock may be held for ever
   static std::mutex mutex;
   static auto& known = *new std::map<const ElementType*, uint32_t>;  // for the same reason as the core
   {
@@ -281,10 +292,10 @@ std::vector<PortShape> ports(const ov_compiled_model* model, Side side) {
     found[i].type = port.type();
     ov_shape shape{};
     check(f, f.const_port_get_shape(port.port, &shape), Reason::not_compiled, "tell the static shape of a port");
+    const auto owner = owned(&shape, f.shape_free);
     if (shape.rank > 0) {
       found[i].dims.assign(shape.dims, shape.dims + shape.rank);
     }
-    f.shape_free(&shape);
   }
   return found;
 }
@@ -323,6 +334,7 @@ std::vector<LayerTime> layer_times(const ov_infer_request* request) {
   const Functions& f = library().f;
   ov_profiling_info_list list{};
   check(f, f.infer_request_get_profiling_info(request, &list), Reason::not_executed, "tell the layers' times");
+  const auto owner = owned(&list, f.profiling_info_list_free);
   auto text = [](const char* given) { return given == nullptr ? std::string() : std::string(given); };
   std::vector<LayerTime> times;
   for (size_t i = 0; i < list.size; ++i) {
@@ -330,7 +342,6 @@ std::vector<LayerTime> layer_times(const ov_infer_request* request) {
     times.push_back({static_cast<LayerTime::Status>(info.status), text(info.node_name), text(info.node_type),
                      static_cast<uint64_t>(info.real_time)});
   }
-  f.profiling_info_list_free(&list);
   return times;
 }
 

@@ -1,19 +1,14 @@
 #include "profiling.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "device.hpp"
 #include "graph.hpp"
 #include "softdriver_functions.hpp"
+#include "text.hpp"
 
 namespace softdriver {
 namespace {
-
-template <size_t size>
-void copy_text(char (&field)[size], const std::string& text) noexcept {
-  std::memcpy(field, text.data(), std::min(text.size(), size - 1));
-}
 
 ze_layer_status_t status_of(openvino::LayerTime::Status status) noexcept {
   switch (status) {
@@ -31,47 +26,23 @@ void hand_out_records(const std::vector<Record>& records, uint32_t* size, uint8_
 
 }  // namespace
 
-void ProfilingPool::take(uint32_t index) {
-  std::lock_guard lock(mutex_);
-  if (index >= used_.size()) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "the profiling pool has no place " + std::to_string(index));
-  }
-  if (used_[index]) {
-    throw Failure(ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE, "place " + std::to_string(index) + " of the pool is taken");
-  }
-  used_[index] = true;
-}
-
-void ProfilingPool::give_back(uint32_t index) noexcept {
-  std::lock_guard lock(mutex_);
-  used_[index] = false;
-}
-
-void ProfilingPool::close() {
-  std::lock_guard lock(mutex_);
-  if (std::find(used_.begin(), used_.end(), true) != used_.end()) {
-    throw Failure(ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE, "the profiling pool still has queries");
-  }
-  used_.clear();
-}
-
 ProfilingQuery::ProfilingQuery(std::shared_ptr<ProfilingPool> pool, uint32_t index)
     : Object(kind_of), pool(std::move(pool)), index(index) {}
 
 void ProfilingQuery::start() {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   begin_ = device_ticks();
   times_.clear();
 }
 
 void ProfilingQuery::finish(std::vector<openvino::LayerTime> times) {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   times_ = std::move(times);
 }
 
 // The layers ran one after the other; when each began follows from how long those before it took.
 std::vector<ze_profiling_layer_info> ProfilingQuery::layers() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = home.lock(mutex_);
   std::vector<ze_profiling_layer_info> records(times_.size());
   uint64_t begin = begin_;
   for (size_t i = 0; i < records.size(); ++i) {
@@ -119,7 +90,7 @@ ze_result_t api::profiling_pfnProfilingPoolCreate(ze_graph_handle_t hGraph, uint
 }
 
 ze_result_t api::profiling_pfnProfilingPoolDestroy(ze_graph_profiling_pool_handle_t hProfilingPool) {
-  find<ProfilingPool>(hProfilingPool)->close();
+  find<ProfilingPool>(hProfilingPool)->places.close();
   retire<ProfilingPool>(hProfilingPool);
   return ZE_RESULT_SUCCESS;
 }
@@ -128,20 +99,13 @@ ze_result_t api::profiling_pfnProfilingQueryCreate(ze_graph_profiling_pool_handl
                                                    ze_graph_profiling_query_handle_t* phProfilingQuery) {
   auto pool = find<ProfilingPool>(hProfilingPool);
   require(phProfilingQuery, "phProfilingQuery");
-  auto query = std::make_shared<ProfilingQuery>(pool, index);
-  pool->take(index);
-  try {
-    *phProfilingQuery = publish(query);
-  } catch (...) {
-    pool->give_back(index);
-    throw;
-  }
+  *phProfilingQuery = publish_at(pool->places, index, std::make_shared<ProfilingQuery>(pool, index));
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::profiling_pfnProfilingQueryDestroy(ze_graph_profiling_query_handle_t hProfilingQuery) {
   const auto query = retire<ProfilingQuery>(hProfilingQuery);
-  query->pool->give_back(query->index);
+  query->pool->places.give_back(query->index);
   return ZE_RESULT_SUCCESS;
 }
 

@@ -5,8 +5,10 @@
 #include <mutex>
 #include <vector>
 
+#include "fork.hpp"
 #include "object.hpp"
 #include "openvino.hpp"
+#include "places.hpp"
 
 namespace softdriver {
 
@@ -14,17 +16,9 @@ class ProfilingPool final : public Object {
  public:
   using Handle = ze_graph_profiling_pool_handle_t;
   static constexpr Kind kind_of = Kind::profiling_pool;
-  explicit ProfilingPool(uint32_t count) : Object(kind_of), used_(count) {}
+  explicit ProfilingPool(uint32_t count) : Object(kind_of), places(count, ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE) {}
 
-  // Takes a place: INVALID_ARGUMENT when there is none of that number, HANDLE_OBJECT_IN_USE when it is taken.
-  void take(uint32_t index);
-  void give_back(uint32_t index) noexcept;
-  // HANDLE_OBJECT_IN_USE while a place is taken; afterwards none can be taken.
-  void close();
-
- private:
-  std::mutex mutex_;
-  std::vector<bool> used_;
+  Places places;
 };
 
 class ProfilingQuery final : public Object {
@@ -41,6 +35,7 @@ class ProfilingQuery final : public Object {
   std::vector<ze_profiling_layer_info> layers() const;
   std::vector<ze_profiling_task_info> tasks() const;
 
+  const Home home;
   const std::shared_ptr<ProfilingPool> pool;
   const uint32_t index;
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "device.hpp"
+#include "fork.hpp"
 #include "memory.hpp"
 #include "object.hpp"
 
@@ -31,7 +32,6 @@ struct Execution {
 };
 
 struct Record {
-  std::mutex mutex;
   std::array<uint64_t, function_count> counts{};
   std::array<uint64_t, function_count> failures{};
   std::deque<Call> calls;
@@ -41,19 +41,13 @@ struct Record {
   uint64_t dropped = 0;      // entries that there was no memory for
 };
 
-// Deliberately never destroyed: other libraries call the driver while the process exits.
+// Under Lock::record. Deliberately never destroyed: other libraries call the driver while the process exits.
 Record& the_record() {
   static Record& instance = *new Record;
   return instance;
 }
 
-struct Memory {
-  std::mutex mutex;
-  uint64_t now = 0;
-  uint64_t peak = 0;
-  uint64_t limit = 0;
-};
-Memory memory;
+MemoryFigures memory{};  // under Lock::memory
 
 template <class T>
 void append(std::deque<T>& ring, T entry) {
@@ -129,7 +123,7 @@ void record_call(Function function, ze_result_t result, std::initializer_list<ui
   std::copy_n(arguments.begin(), call.argument_count, call.arguments.begin());
   const auto index = static_cast<size_t>(function);
   Record& record = the_record();
-  std::lock_guard lock(record.mutex);
+  std::lock_guard lock(process_lock(Lock::record));
   ++record.counts[index];
   record.failures[index] += result == ZE_RESULT_SUCCESS || result == ZE_RESULT_NOT_READY ? 0 : 1;
   try {
@@ -142,7 +136,7 @@ void record_call(Function function, ze_result_t result, std::initializer_list<ui
 void record_execution(uintptr_t graph, const std::vector<const void*>& arguments,
                       const std::vector<uint64_t>& memory) noexcept {
   Record& record = the_record();
-  std::lock_guard lock(record.mutex);
+  std::lock_guard lock(process_lock(Lock::record));
   ++record.executed;
   try {
     append(record.executions, {record.next_number++, graph, arguments, memory});
@@ -158,7 +152,7 @@ void stop_recording() noexcept { calls_recorded.store(false, std::memory_order_r
 void reset_record() noexcept {
   Record& record = the_record();
   {
-    std::lock_guard lock(record.mutex);
+    std::lock_guard lock(process_lock(Lock::record));
     record.counts.fill(0);
     record.failures.fill(0);
     record.calls.clear();
@@ -166,7 +160,7 @@ void reset_record() noexcept {
     record.executed = 0;
     record.dropped = 0;
   }
-  std::lock_guard lock(memory.mutex);
+  std::lock_guard lock(process_lock(Lock::memory));
   memory.peak = memory.now;
 }
 
@@ -174,7 +168,7 @@ std::string record_json() {
   Record& record = the_record();
   std::string text;
   {
-    std::lock_guard lock(record.mutex);
+    std::lock_guard lock(process_lock(Lock::record));
     text = "{" + json_field("calls", json_counts(record)) + "," +
            json_field("trace", json_list(record.calls, json_call)) + "," + json_field("executed", record.executed) +
            "," + json_field("dropped", record.dropped) + "," +
@@ -185,7 +179,7 @@ std::string record_json() {
 
 bool account_memory(uint64_t bytes) noexcept {
   const uint64_t available = device_memory_size();
-  std::lock_guard lock(memory.mutex);
+  std::lock_guard lock(process_lock(Lock::memory));
   const uint64_t most = memory.limit == 0 ? available : std::min(memory.limit, available);
   if (memory.now > most || bytes > most - memory.now) {
     return false;
@@ -196,18 +190,18 @@ bool account_memory(uint64_t bytes) noexcept {
 }
 
 void release_memory(uint64_t bytes) noexcept {
-  std::lock_guard lock(memory.mutex);
+  std::lock_guard lock(process_lock(Lock::memory));
   memory.now -= bytes;
 }
 
 void set_memory_limit(uint64_t bytes) noexcept {
-  std::lock_guard lock(memory.mutex);
+  std::lock_guard lock(process_lock(Lock::memory));
   memory.limit = bytes;
 }
 
 MemoryFigures memory_figures() noexcept {
-  std::lock_guard lock(memory.mutex);
-  return {memory.now, memory.peak, memory.limit};
+  std::lock_guard lock(process_lock(Lock::memory));
+  return memory;
 }
 
 }  // namespace softdriver

@@ -1,6 +1,7 @@
 // A failed call, on its way from the place that noticed to the C boundary that answers.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -16,7 +17,8 @@ class Failure : public std::runtime_error {
   const ze_result_t result;
 };
 
-// What this thread's last failed call said; empty when there was none.
+// What this thread's last failed call said; empty when there was none. Longer texts are cut.
+constexpr size_t max_error_text = 1024;  // bytes, the final zero among them
 void set_last_error(const char* text) noexcept;
 const char* last_error() noexcept;
 

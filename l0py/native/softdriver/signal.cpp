@@ -2,20 +2,9 @@
 
 #include <chrono>
 #include <utility>
-#include <vector>
-
-#ifndef _WIN32
-#include <pthread.h>
-#endif
 
 namespace softdriver {
 namespace {
-
-std::atomic<uint32_t> forks{0};
-
-#ifndef _WIN32
-[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { ++forks; });
-#endif
 
 // Made while there is memory. Deliberately never destroyed: workers may fail while the process exits.
 // NOLINTNEXTLINE(bugprone-throwing-static-initialization): a library that cannot be loaded is an answer too
@@ -93,23 +82,6 @@ ze_result_t answer(const std::optional<Outcome>& outcome) {
     throw Failure(**outcome);
   }
   return ZE_RESULT_SUCCESS;
-}
-
-uint32_t fork_generation() noexcept { return forks.load(std::memory_order_relaxed); }
-
-void Home::require() const {
-  if (left()) {
-    throw Failure(ZE_RESULT_ERROR_UNINITIALIZED, "made before a fork: this process has no device of its own");
-  }
-}
-
-void Home::release(std::shared_ptr<const void> object) const {
-  if (left()) {
-    static std::mutex& mutex = *new std::mutex;
-    static auto& kept = *new std::vector<std::shared_ptr<const void>>;
-    std::lock_guard lock(mutex);
-    kept.push_back(std::move(object));
-  }
 }
 
 }  // namespace softdriver

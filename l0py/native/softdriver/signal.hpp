@@ -42,20 +42,4 @@ inline const std::atomic<bool> never{false};
 // The result that a wait function answers: SUCCESS or NOT_READY; a failure is thrown.
 ze_result_t answer(const std::optional<Outcome>& outcome);
 
-// After a fork the child has its parent's objects but none of the threads that serve them or wait on them.
-uint32_t fork_generation() noexcept;
-
-// The process that an object belongs to.
-class Home {
- public:
-  bool left() const noexcept { return generation_ != fork_generation(); }
-  // Waiting in a forked child would never end: UNINITIALIZED.
-  void require() const;
-  // Lets an object go, except in a forked child: taking down what absent threads wait on would hang.
-  void release(std::shared_ptr<const void> object) const;
-
- private:
-  const uint32_t generation_ = fork_generation();
-};
-
 }  // namespace softdriver

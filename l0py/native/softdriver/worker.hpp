@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "command_list.hpp"
+#include "fork.hpp"
 #include "signal.hpp"
 
 namespace softdriver {
