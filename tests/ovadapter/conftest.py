@@ -18,7 +18,18 @@ import l0py  # noqa: E402
 import ovadapter  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Where memory lies is chance, and OpenVINO before 2026.3 refuses pages that touch imported ones, as documented."""
+    try:
+        return (yield)
+    except ovadapter.ImportRefused as error:
+        if "end where other imported pages begin" in str(error):
+            pytest.skip(str(error))
+        raise
 
 
 @pytest.fixture(scope="session")

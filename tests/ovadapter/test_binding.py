@@ -374,7 +374,7 @@ def test_a_binding_may_outlive_everything_that_made_it(npu: ovadapter.NpuContext
         compiled = npu.core.compile_model(add_model([1, 1000], value=2), "NPU")
         binding = npu.bind(
             compiled.create_infer_request(),
-            {"xt": context.alloc_host(ODD)},
+            {"xt": context.alloc_host(ODD, exportable=True)},
             {"yt": context.alloc_host(ODD, exportable=True)},
         )
         context.close()

@@ -59,7 +59,7 @@ def test_a_remote_tensor_that_was_set_without_bind_is_unknown(npu: ovadapter.Npu
 
 def test_verdicts_after_the_record_was_reset(npu: ovadapter.NpuContext, compiled: Any) -> None:
     with l0py.Context(npu.device) as context:
-        x = context.alloc_host(4000)
+        x = context.alloc_host(4000, exportable=True)
         with npu.bind(compiled.create_infer_request(), {"xt": x}) as binding:
             binding.infer()
             softdriver.reset_record()
