@@ -6,7 +6,15 @@
 
 from types import ModuleType as _ModuleType
 
-from . import dmabuf, errors, lib, loader
+try:
+    from . import dmabuf, errors, lib, loader
+except ModuleNotFoundError as _error:
+    if _error.name != "l0py._ffi":
+        raise
+    raise ImportError(
+        f"{__file__} is l0py's source without its compiled part. In a checkout it hides an installed l0py: start "
+        "Python elsewhere, or install the checkout itself with `pip install -e .` (scripts/setup does, into .venv)"
+    ) from _error
 from .context import Context
 from .device import Device, DeviceMemory, DeviceProperties, ExternalMemory, QueueGroup
 from .driver import Driver, DriverProperties, drivers, find_device

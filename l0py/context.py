@@ -50,7 +50,8 @@ class Context(Handle):
     """A context of a driver: `Context(device)` or `Context(driver)`; allocates and imports memory.
 
     Given a device, that is the one meant where a call names none; else the driver's first. A context manager. Calls
-    zeContextCreate, and zeContextDestroy when it and all its memory are closed.
+    zeContextCreate, and zeContextDestroy when it and all its memory are closed. `driver` and `device` are what it was
+    made for.
     """
 
     __slots__ = ("_limit", "_lock", "_transfer", "device", "driver")
@@ -91,7 +92,8 @@ class Context(Handle):
     ) -> Memory:
         """Memory that the host and all devices see.
 
-        `alignment` in bytes is 0 or a power of two; `flags` are `"cached"`, `"uncached"`, `"write_combined"`,
+        `exportable=True` lets `Memory.export` give it out as a dma-buf, and OpenVINO import it by its fd. `alignment`
+        in bytes is 0 (the driver's own) or a power of two; `flags` are `"cached"`, `"uncached"`, `"write_combined"`,
         `"initial_placement"`, `"read_only"` (for the device). Raises `InvalidArgument`, `OutOfMemory`, `NotSupported`,
         `Closed`. Calls zeMemAllocHost.
         """
@@ -194,8 +196,15 @@ class Context(Handle):
         return make(self, box, length, "host", None, "", "pointer", read_only=read_only)
 
     def import_buffer(self, buffer: Buffer, *, read_only: bool = False) -> Memory:
-        """`import_pointer` for an object with the buffer protocol (a numpy array, an mmap), which it keeps alive."""
-        data = ffi.from_buffer(buffer, require_writable=not read_only)
+        """`import_pointer` for an object with the buffer protocol (a numpy array, an mmap), which it keeps alive.
+
+        A buffer that may not be written needs `read_only=True`; `InvalidArgument` says so.
+        """
+        try:
+            data = ffi.from_buffer(buffer, require_writable=not read_only)
+        except BufferError as error:
+            what = type(buffer).__name__
+            raise InvalidArgument(f"{what} cannot be imported: {error} read_only=True may do") from None
         try:
             return self.import_pointer(lib.address(data), len(data), owner=data, read_only=read_only)
         except BaseException:

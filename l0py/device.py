@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "DeviceMemory", "DeviceProperties", "ExternalMemory", "QueueGroup"]
 
-_TYPES = {
+DEVICE_TYPES = {
     lib.ZE_DEVICE_TYPE_GPU: "gpu",
     lib.ZE_DEVICE_TYPE_CPU: "cpu",
     lib.ZE_DEVICE_TYPE_FPGA: "fpga",
@@ -120,7 +120,7 @@ class Device(Permanent):
             self._check(lib.zeDeviceGetProperties(self.handle, out), "zeDeviceGetProperties")
             self._properties = DeviceProperties(
                 name=_text(out.name),
-                type=_TYPES.get(out.type, f"type {out.type}"),
+                type=DEVICE_TYPES.get(out.type, f"type {out.type}"),
                 uuid=bytes(out.uuid.id),
                 vendor_id=out.vendorId,
                 device_id=out.deviceId,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from . import lib
 from ._ffi import ffi
-from .device import Device
-from .errors import NoDevice, NoDriver, check, from_result
+from .device import DEVICE_TYPES, Device
+from .errors import InvalidArgument, NoDevice, NoDriver, check, from_result
 from .handles import Permanent
 
 __all__ = ["Driver", "DriverProperties", "drivers", "find_device"]
@@ -159,10 +159,16 @@ def _init() -> list[int]:
 
 
 def find_device(kind: str = "npu") -> Device:
-    """The first device of that kind: `"npu"`, `"gpu"`, ... Raises `LoaderNotFound`, `NoDriver`, `NoDevice`."""
+    """The first device of that kind: `"npu"`, `"gpu"`, ... (see `Device.type`).
+
+    Raises `LoaderNotFound`, `NoDriver`, `NoDevice`, and `InvalidArgument` for what is no kind.
+    """
+    if kind not in DEVICE_TYPES.values():
+        raise InvalidArgument(f"{kind!r} is no kind of device: there are {', '.join(DEVICE_TYPES.values())}")
     there = [device for driver in drivers() for device in driver.devices()]
     for device in there:
         if device.type == kind:
             return device
     names = ", ".join(f"{device.name} ({device.type})" for device in there) or "none"
-    raise NoDevice(f"no {kind} among Level Zero's devices: {names}; {_WAY_OUT}")
+    way_out = _WAY_OUT if kind == "npu" else "install the device's driver"
+    raise NoDevice(f"no {kind} among Level Zero's devices: {names}; {way_out}")

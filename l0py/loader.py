@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from . import _ffi
 from ._ffi import ffi, lib
 from ._functions import SINCE
-from .errors import FunctionMissing, LoaderNotFound
+from .errors import FunctionMissing, InvalidArgument, LoaderNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +78,14 @@ def add_software_driver() -> None:
         os.environ["ZE_ENABLE_ALT_DRIVERS"] = ",".join([*named, path])
 
 
+def software_driver_wanted() -> bool | None:
+    """What `L0PY_SOFTDRIVER` says: 1 or 0; None when it is unset or empty. Raises `InvalidArgument` for all else."""
+    said = os.environ.get("L0PY_SOFTDRIVER", "")
+    if said not in ("", "0", "1"):
+        raise InvalidArgument(f"L0PY_SOFTDRIVER={said} in the environment means nothing: it is 1, 0 or unset")
+    return said == "1" if said else None
+
+
 def info() -> LoaderInfo:
     """The bound loader; binds it first if need be. Raises `LoaderNotFound`."""
     return bind()
@@ -90,7 +98,7 @@ def bind() -> LoaderInfo:
         return _bound
     with _lock:
         if _bound is None:
-            if os.environ.get("L0PY_SOFTDRIVER") == "1":
+            if software_driver_wanted():
                 add_software_driver()
             library, source, reason = _find()
             functions = lib.l0_bind(library)

@@ -56,8 +56,9 @@ class Memory(Handle):
     """Memory of a context; made by the context's `alloc_...` and `import_...`, or `from_handle`.
 
     `size` is in bytes, `kind` one of `"host"`, `"shared"`, `"device"`, `origin` one of `"allocated"`, `"dma_buf"`,
-    `"pointer"`, `"borrowed"`. Its handle is its address. Python's memory functions see it as bytes, except kind
-    `"device"`, which the host may not touch. `close()` raises `InUse` (a `BufferError`) while a view of it lives.
+    `"pointer"`, `"borrowed"`. Its handle is its address. `view()`, `numpy()` and `numpy.asarray(memory)` show it,
+    except kind `"device"`, which the host may not touch; from Python 3.12 on it is a buffer itself.
+    `close()` raises `InUse` (a `BufferError`) while a view of it lives or a request is bound to it.
     """
 
     __slots__ = ("_exporter", "_source", "context", "device", "exportable", "kind", "origin", "read_only", "size")
@@ -134,7 +135,8 @@ class Memory(Handle):
         """
         self.require_open()
         if kind != self.exportable:
-            raise InvalidArgument(f"{self!r} was not made exportable as {kind!r}: allocate it so")
+            way_out = "shared memory cannot be" if self.kind == "shared" else "allocate it so"
+            raise InvalidArgument(f"{self!r} was not made exportable as {kind!r}: {way_out}")
         if self._source is not None:
             return Fd.duplicate(self._source)
         return external.export_fd(self, self.size, self.context, self._driver_handle, kind)
@@ -200,6 +202,15 @@ class Memory(Handle):
             exporter = ffi.buffer(pointer, self.size)
             self._exporter = weakref.ref(exporter)
         return exporter
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Its bytes for numpy, which asks so where Python (before 3.12) has no `__buffer__`; see `numpy()`."""
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"bytes become {dtype!r} only by a copy; numpy({dtype!r}) shows them so without one")
+            return array.astype(dtype)
+        return array.copy() if copy else array
 
     def __buffer__(self, flags: int) -> memoryview:
         if self.read_only and flags & _WRITABLE:
@@ -289,7 +300,8 @@ class Memory(Handle):
         Raises `InUse` while a view, array or other buffer of it lives. Calls zeMemFree.
         """
         if self._exporter is not None and self._exporter() is not None:
-            raise InUse(f"{self!r} cannot be closed: arrays or memoryviews of it are alive; drop them first")
+            users = "arrays, memoryviews or bindings of it are alive"
+            raise InUse(f"{self!r} cannot be closed: {users}; drop or close them first")
         try:
             super().close()
         finally:

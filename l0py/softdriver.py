@@ -53,7 +53,7 @@ def enable() -> Driver:
     Must come before anything else initialises Level Zero. Raises `Error` when it comes too late or
     `L0PY_SOFTDRIVER=0` forbids it. Sets `ZE_ENABLE_ALT_DRIVERS` and initialises.
     """
-    if os.environ.get("L0PY_SOFTDRIVER") == "0":
+    if loader.software_driver_wanted() is False:
         raise Error("L0PY_SOFTDRIVER=0 in the environment forbids the software driver")
     before = os.environ.get("ZE_ENABLE_ALT_DRIVERS")
     loader.add_software_driver()

@@ -100,3 +100,11 @@ for t in threads: t.join()
 assert len(set(map(id, found))) == 1
 """
     assert python(script).returncode == 0
+
+
+def test_kinds_that_are_none_and_kinds_that_are_not_there() -> None:
+    with pytest.raises(l0py.InvalidArgument, match="'xpu' is no kind"):
+        l0py.find_device("xpu")
+    with pytest.raises(l0py.NoDevice) as error:
+        l0py.find_device("fpga")
+    assert "L0PY_SOFTDRIVER" not in str(error.value)

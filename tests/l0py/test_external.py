@@ -355,3 +355,8 @@ def test_what_is_imported_twice(context: l0py.Context, no_leaks: None) -> None:
         pytest.raises(l0py.InvalidArgument, match="zeMemAllocHost"),
     ):
         context.import_buffer(pages)
+
+
+def test_a_buffer_that_may_not_be_written(context: l0py.Context, no_leaks: None) -> None:
+    with pytest.raises(l0py.InvalidArgument, match="read_only=True"):
+        context.import_buffer(bytes(4096))

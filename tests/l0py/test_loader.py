@@ -140,3 +140,17 @@ def test_the_software_driver_joins_those_that_are_named(monkeypatch: pytest.Monk
     for _ in range(2):
         loader.add_software_driver()
         assert loader.os.environ["ZE_ENABLE_ALT_DRIVERS"] == f"/one.so,/two.so,{path}"
+
+
+@pytest.mark.parametrize(("said", "wanted"), [("", None), ("0", False), ("1", True)])
+def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch, said: str, wanted: bool | None) -> None:
+    monkeypatch.setenv("L0PY_SOFTDRIVER", said)
+    assert loader.software_driver_wanted() is wanted
+    monkeypatch.delenv("L0PY_SOFTDRIVER")
+    assert loader.software_driver_wanted() is None
+
+
+def test_what_the_environment_cannot_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("L0PY_SOFTDRIVER", "yes")
+    with pytest.raises(l0py.InvalidArgument, match="L0PY_SOFTDRIVER=yes"):
+        loader.software_driver_wanted()

@@ -293,3 +293,24 @@ def test_no_python_function_runs_when_a_view_ends(memory: l0py.Memory) -> None:
     finally:
         sys.setprofile(None)
     assert "call" not in events
+
+
+def test_numpy_asks_for_its_bytes(context: l0py.Context) -> None:
+    memory = context.alloc_host(8)
+    memory.fill(3)
+    seen = np.asarray(memory)
+    assert seen.shape == (8,)
+    assert seen.dtype == np.uint8
+    assert seen.tolist() == [3] * 8
+    seen[0] = 9
+    assert memory.view()[0] == 9
+    with pytest.raises(l0py.InUse, match="bindings"):
+        memory.close()
+    assert memory.__array__("f4").tolist() == [9, *[3] * 7]
+    copied = memory.__array__(copy=True)
+    copied[0] = 1
+    assert seen[0] == 9
+    with pytest.raises(ValueError, match="copy"):
+        memory.__array__("f4", copy=False)
+    del seen
+    memory.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 import pkgutil
+from pathlib import Path
 from typing import Any
 
 import l0py
@@ -52,6 +54,10 @@ def test_everything_public_is_annotated() -> None:
                 assert parameter.annotation is not inspect.Signature.empty or parameter.name in ("self", "cls"), name
 
 
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert l0py.__version__ == importlib.metadata.version("l0py")
+
+
 def test_importing_is_light(python: Any) -> None:
     """Modules that take longer to import than all of l0py; and the software driver's, which users ask for."""
     script = """
@@ -62,3 +68,13 @@ print(*sorted((set(sys.modules) - before) & {"numpy", "json", "inspect", "datacl
 print("l0py.softdriver" in sys.modules, l0py.softdriver.__name__)
 """
     assert python(script).stdout.split() == ["False", "l0py.softdriver"]
+
+
+def test_sources_without_the_compiled_part_say_so(tmp_path: Path, python: Any) -> None:
+    source = Path(__file__).parents[2] / "l0py"
+    (tmp_path / "l0py").mkdir()
+    for file in source.glob("*.py"):
+        (tmp_path / "l0py" / file.name).write_bytes(file.read_bytes())
+    script = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirect' not in type(f).__name__]\n"
+    done = python(f"{script}sys.path.insert(0, {str(tmp_path)!r})\nimport l0py")
+    assert "source without its compiled part" in done.stderr
