@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures and prints; 0 unless something fails."""
-    choose_driver(lambda text: print(f"bench: {text}", file=sys.stderr, flush=True))
     try:
+        choose_driver(lambda text: print(f"bench: {text}", file=sys.stderr, flush=True))
         findings = measure(max(1, arguments.rounds))
     except (l0py.Error, ModuleNotFoundError) as error:
         print(f"bench: {type(error).__name__}: {error}", file=sys.stderr)

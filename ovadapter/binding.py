@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from l0py.errors import Closed, InUse
+from l0py.errors import Closed
 
 from . import verdict
 from .errors import CopyRequired, ImportRefused, TensorMismatch, UnknownTensor
@@ -18,14 +20,22 @@ from .tensor import Tensor, element_type, reason, static_shape
 from .verdict import Placed, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     import openvino as ov
 
     from .context import NpuContext
 
 __all__ = ["Binding"]
+
+_process = os.getpid()  # to ask for it at each inference would cost more than the rest of the check
+
+
+def _after_fork_in_child() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Binding:
@@ -45,40 +55,53 @@ class Binding:
         allow_copy: bool,
         restore: bool,
     ) -> None:
+        self._closed = True  # until everything is in its place
         self.request = request
         self.ran = False
         self._started = False
-        self._process = os.getpid()
+        self._process = _process
         self._npu = npu
         self._restores = restore
-        self._closed = True  # until everything is in its place
+        self._closing = threading.RLock()
+        self._ports = Ports(request)
         _require_npu(request)
-        ports = self._ports = Ports(request)
         with ExitStack() as undo:
-            bound: dict[Any, tuple[Port, Tensor]] = {}
-            for side, sources in (("input", inputs), ("output", outputs)):
-                for key, source in sources.items():
-                    port = ports.find(key, side)
-                    if any(port.index == other.index for other, _ in bound.values()):
-                        raise TensorMismatch(f"{key!r} is another name of a tensor that is bound already")
-                    if port.index in verdict.bound_ports(request):
-                        raise InUse(f"{key!r} is bound by another binding of this request: close that first")
-                    bound[key] = port, tensor_for(npu, port, source, allow_copy=allow_copy, undo=undo)
-            _refuse_overlaps(bound)
+            self._bound = self._find_tensors(inputs, outputs, allow_copy=allow_copy, undo=undo)
+            _refuse_overlaps(self._bound)
             self.mark = verdict.execution_mark()
-            self._previous = self._set_all([port for port, _ in bound.values()], [one for _, one in bound.values()])
+            verdict.note_binding(self)
+            undo.callback(verdict.forget_binding, id(self))  # not self, whose refcount must end with the last user's
+            self._previous = self._set_all(list(self._bound.values()))
             self._own = undo.pop_all()
-        self._bound = bound
-        for _, tensor in bound.values():
-            tensor.bound(+1)
         self._closed = False
-        verdict.note_binding(self)
 
-    def _set_all(self, ports: list[Port], tensors: list[Tensor]) -> list[tuple[Port, ov.Tensor | None]]:
+    def _find_tensors(
+        self, inputs: Mapping[Any, Any], outputs: Mapping[Any, Any], *, allow_copy: bool, undo: ExitStack
+    ) -> dict[Any, tuple[Port, Tensor]]:
+        """Ports and tensors by key, acquired; `undo` lets go of them."""
+        bound: dict[Any, tuple[Port, Tensor]] = {}
+        for side, sources in (("input", inputs), ("output", outputs)):
+            if not isinstance(sources, Mapping):
+                raise TypeError(f"{side}s are a mapping of tensor names to memory, not {type(sources).__name__}")
+            for key, source in sources.items():
+                port = self._ports.find(key, side)
+                if key in bound:
+                    raise TensorMismatch(
+                        f"{key!r} is an input and an output: give ports of the compiled model as keys, not that name"
+                    )
+                if any(port.index == other.index for other, _ in bound.values()):
+                    raise TensorMismatch(f"{key!r} is another name of a tensor that is bound already")
+                tensor = tensor_for(self._npu, port, source, allow_copy=allow_copy, undo=undo)
+                tensor.acquire()
+                undo.callback(tensor.release)
+                bound[key] = port, tensor
+        return bound
+
+    def _set_all(self, bound: list[tuple[Port, Tensor]]) -> list[tuple[Port, ov.Tensor | None]]:
         """Sets the tensors in the request; returns what was there. A failure puts it back."""
         previous: list[tuple[Port, ov.Tensor | None]] = []
         try:
-            for port, tensor in zip(ports, tensors, strict=True):
+            for port, tensor in bound:
                 # A request has no tensors of its own until it is asked for them: asking costs their memory.
                 previous.append((port, self.request.get_tensor(port.output) if self._restores else None))
                 if tensor.remote is not None:
@@ -116,7 +139,7 @@ class Binding:
         """Runs the request and waits; results are in the bound memory. Raises what OpenVINO raises."""
         # InferRequest.infer() would raise after running when an output is a remote tensor.
         self.start_async()
-        self.wait()
+        self._wait()
 
     def start_async(self) -> None:
         """Starts the request; the memory belongs to it until `wait()` returns.
@@ -130,6 +153,9 @@ class Binding:
     def wait(self) -> None:
         """Waits until the request has run. Raises what OpenVINO raises."""
         self._require_open()
+        self._wait()
+
+    def _wait(self) -> None:
         try:
             self.request.wait()
         except RuntimeError:
@@ -161,17 +187,17 @@ class Binding:
         When OpenVINO does not take the former tensors back, it raises what OpenVINO raises and stays bound. In a child
         of a fork it does nothing: the request is the parent's, and OpenVINO's threads are not there.
         """
-        if self._closed or self._process != os.getpid():
+        if self._closed or self._process != _process:
             self._closed = True
             return
-        with suppress(RuntimeError):  # an inference that failed has ended, too
-            self.request.wait()
-        self._put_back(self._previous)
-        self._closed = True
-        verdict.forget_binding(self)
-        for _, tensor in self._bound.values():
-            tensor.bound(-1)
-        self._own.close()
+        with self._closing:  # threads that come second wait until it is done
+            if self._closed:
+                return
+            with suppress(RuntimeError):  # an inference that failed has ended, too
+                self.request.wait()
+            self._put_back(self._previous)
+            self._closed = True
+            self._own.close()
 
     def _find(self, key: Any) -> tuple[Port, Tensor]:
         if key in self._bound:
@@ -185,7 +211,7 @@ class Binding:
     def _require_open(self) -> None:
         if self._closed:
             raise Closed("the binding is closed: the request is no longer in its memory")
-        if self._process != os.getpid():
+        if self._process != _process:
             raise Closed("the binding was made before a fork and belongs to the parent process")
 
     def __enter__(self) -> Binding:
@@ -196,7 +222,7 @@ class Binding:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and not sys.is_finalizing() and self._process == os.getpid():
+        if not getattr(self, "_closed", True) and not sys.is_finalizing() and self._process == _process:
             warnings.warn(
                 f"{self!r} was not kept: its request is unbound now", ResourceWarning, source=self, stacklevel=2
             )

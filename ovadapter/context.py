@@ -36,12 +36,15 @@ class NpuContext:
             import openvino as ov
         except ModuleNotFoundError as error:
             raise NpuMissing("openvino is not installed: python -m pip install 'l0py[openvino]'") from error
+        if not (core is None or isinstance(core, ov.Core)):
+            raise TypeError(f"an NpuContext is made of an openvino.Core, not of {type(core).__name__}")
         self.core = ov.Core() if core is None else core
         self.remote_context = discovery.connect(self.core)
         self.l0_context = properties.l0_context(self.remote_context)
         self.device = l0py.find_device("npu")
-        self.features = discovery.features(self.device.driver)
+        self.features = discovery.features(self.device)
         self._router = router_of(self.remote_context, self.features, software=self.device.driver.is_software)
+        self._context = self._borrow()
 
     @property
     def context(self) -> l0py.Context:
@@ -49,7 +52,12 @@ class NpuContext:
 
         Memory allocated in it is copied by OpenVINO unless it is exportable: see the way out that `CopyRequired` names.
         """
-        return l0py.Context.from_handle(self.l0_context, self.device.driver, owner=self.remote_context)
+        if self._context.closed:  # which closes nothing of OpenVINO's
+            self._context = self._borrow()
+        return self._context
+
+    def _borrow(self) -> l0py.Context:
+        return l0py.Context.from_handle(self.l0_context, self.device, owner=self.remote_context)
 
     def remote_tensor(
         self,
@@ -91,14 +99,24 @@ class NpuContext:
     ) -> Binding:
         """Puts a request's inputs and outputs into memory, all of them or none; returns a `Binding` that must be kept.
 
-        Keys are tensor names (or ports of the compiled model), values what `remote_tensor` takes, or Tensors that it
-        made. When the binding ends, the request gets back the tensors that it had; to keep those meanwhile costs their
+        Keys are tensor names (or ports of the compiled model), values a l0py.Memory, an fd, a NumPy array of the port's
+        shape and type, or a Tensor that `remote_tensor` made. Memory and what is behind an fd may be larger than the
+        port's tensor, which begins at its first byte. `allow_copy=True` takes arrays that the plugin copies.
+
+        When the binding ends, the request gets back the tensors that it had; to keep those meanwhile costs their
         memory, which `restore=False` saves: the request then gets new ones.
 
         Raises `UnknownTensor`, `TensorMismatch`, BufferError for a tensor that is bound already, and what
         `remote_tensor` raises; the request is then as it was.
         """
-        return Binding(self, request, inputs or {}, outputs or {}, allow_copy=allow_copy, restore=restore)
+        return Binding(
+            self,
+            request,
+            {} if inputs is None else inputs,
+            {} if outputs is None else outputs,
+            allow_copy=allow_copy,
+            restore=restore,
+        )
 
     def ring(self, compiled: ov.CompiledModel, context: l0py.Context, slots: int = 3) -> Ring:
         """So many requests of a model, each bound to memory of its own in `context`: see `Ring`.

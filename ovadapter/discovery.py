@@ -18,7 +18,7 @@ from .tensor import reason
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["connect", "features", "loaders_in_process", "npu_driver", "openvino_version"]
+__all__ = ["connect", "features", "loaders_in_process", "openvino_version"]
 
 LOADER_FUNCTIONS = ("zeCommandListHostSynchronize", "zeInit", "zeDriverGet", "zeMemAllocHost", "zeContextCreate")
 """Of the functions that OpenVINO demands, the youngest and some of the rest: a stub may lack any."""
@@ -54,7 +54,7 @@ def _why(bound: loader.LoaderInfo) -> str:
         }.get(bound.source, "Install a loader of 1.10 or newer")
         return f"the loader {bound.path} ({bound.reason}) lacks {', '.join(lacking)}, which it needs. {way_out}"
     try:
-        npu_driver()
+        l0py.find_device("npu")  # the plugin uses the first one, too
     except l0py.Error as error:
         return str(error)
     import openvino as ov
@@ -67,11 +67,6 @@ def _why(bound: loader.LoaderInfo) -> str:
         "this Core looked for Level Zero before l0py had chosen a loader, and each Core looks once. "
         "Make a new openvino.Core, and the NpuContext before a Core's devices are used"
     )
-
-
-def npu_driver() -> l0py.Driver:
-    """The driver that the plugin uses: the first one with an NPU. Raises l0py.NoDriver or l0py.NoDevice."""
-    return l0py.find_device("npu").driver
 
 
 def loaders_in_process() -> list[str]:
@@ -103,16 +98,16 @@ def openvino_version() -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def features(driver: l0py.Driver) -> Features:
+def features(device: l0py.Device) -> Features:
     """What can be done without a copy. Calls zeDriverGetExtensionProperties and zeDeviceGetExternalMemoryProperties."""
-    extensions = driver.extensions
+    extensions = device.driver.extensions
     ffi, lib = l0py.lib.ffi, l0py.lib
     external: Any = ffi.new(
         "ze_device_external_memory_properties_t*",
         {"stype": lib.ZE_STRUCTURE_TYPE_DEVICE_EXTERNAL_MEMORY_PROPERTIES},
     )
-    result = lib.zeDeviceGetExternalMemoryProperties(driver.devices()[0].handle, external)
-    check(result, "zeDeviceGetExternalMemoryProperties", driver=driver.handle)
+    result = lib.zeDeviceGetExternalMemoryProperties(device.handle, external)
+    check(result, "zeDeviceGetExternalMemoryProperties", driver=device.driver.handle)
     imports = external.memoryAllocationImportTypes
     return Features(
         mutable_lists=MUTABLE_LISTS in extensions and all(lib.has(name) for name in MUTABLE_FUNCTIONS),

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from l0py import loader
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,7 +21,7 @@ def choose_driver(progress: Callable[[str], None]) -> None:
 
     Must run before l0py loads anything, and sets the variable for the process that sends the picture, too.
     """
-    if "L0PY_SOFTDRIVER" in os.environ:
+    if loader.software_driver_wanted() is not None:
         return
     if not _has_npu():
         reason = "no Intel NPU here"

@@ -28,14 +28,22 @@ class Port:
 
     @property
     def label(self) -> str:
-        """What it is called: a tensor name if it has one, else `"output 1"`, with its index among all ports."""
-        return self.name or (self.names or (f"{self.side} {self.index}",))[0]
+        """What it alone is called: `name`, or without one `"output 1"`, with its index among all ports."""
+        return self.name or f"{self.side} {self.index}"
+
+    def is_called(self, key: Any) -> bool:
+        """Whether a key means it: a tensor name, its label, or a port of the compiled model."""
+        if isinstance(key, str):
+            return key == self.label or key in self.names
+        return bool(key == self.output)
 
 
 class Ports:
-    """All ports of a request, inputs first."""
+    """All ports of a request, inputs first. Raises TypeError for what is no request."""
 
     def __init__(self, request: ov.InferRequest) -> None:
+        if not hasattr(request, "model_inputs"):
+            raise TypeError(f"a request is an openvino.InferRequest, not {type(request).__name__}")
         sides = [("input", port) for port in request.model_inputs] + [
             ("output", port) for port in request.model_outputs
         ]
@@ -53,7 +61,7 @@ class Ports:
         """
         candidates = [port for port in self.all if side in (None, port.side)]
         for port in candidates:
-            if key in (*port.names, port.label) if isinstance(key, str) else key == port.output:
+            if port.is_called(key):
                 return port
         there = ", ".join(" = ".join(port.names) or port.label for port in candidates)
         raise UnknownTensor(f"the model has no {side or 'tensor'} {key!r}; it has {there or 'none'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import l0py
 from l0py.errors import Closed
 
 from .errors import TensorMismatch
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     import openvino as ov
-
-    import l0py
 
     from .binding import Binding
     from .context import NpuContext
@@ -65,6 +64,10 @@ class Ring:
     """
 
     def __init__(self, npu: NpuContext, compiled: ov.CompiledModel, context: l0py.Context, slots: int) -> None:
+        if not hasattr(compiled, "create_infer_request"):
+            raise TypeError(f"a ring is made for an openvino.CompiledModel, not for {type(compiled).__name__}")
+        if not isinstance(context, l0py.Context):
+            raise TypeError(f"a ring's memory comes from a l0py.Context, not from {type(context).__name__}")
         if slots < 1:
             raise TensorMismatch(f"a ring of {slots} slots: it needs one at least")
         self._turn = 0
@@ -92,9 +95,12 @@ class Ring:
                 slot.started = False
 
     def close(self) -> None:
-        """Waits for all requests and frees their memory. Raises BufferError while arrays over it live. Runs once."""
-        self._own.close()
+        """Waits for all requests and frees their memory; runs once.
+
+        Raises BufferError while arrays over it live: what they lie in is freed with the last of them.
+        """
         self._slots = []
+        self._own.close()
 
     def __len__(self) -> int:
         return len(self._slots)

@@ -227,16 +227,23 @@ class Router:
 
 
 _routers: weakref.WeakValueDictionary[int, Router] = weakref.WeakValueDictionary()
+_routers_lock = threading.Lock()
 
 
 def router_of(context: ov.RemoteContext, features: Features, *, software: bool) -> Router:
     """The router of a Level Zero context: one for all the cores of a process, which share the context."""
-    return _routers.setdefault(properties.l0_context(context), Router(context, features, software=software))
+    key = properties.l0_context(context)
+    with _routers_lock:
+        router = _routers.get(key)
+        if router is None:
+            router = _routers[key] = Router(context, features, software=software)
+        return router
 
 
 def any_router() -> Router | None:
     """The process's router, if there is one: OpenVINO has one NPU context."""
-    return next(iter(_routers.values()), None)
+    with _routers_lock:
+        return next(iter(_routers.values()), None)
 
 
 def _check(wish: _Wish, route: str | None) -> None:

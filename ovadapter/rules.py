@@ -11,6 +11,7 @@ __all__ = [
     "MUTABLE_MISSING",
     "OUTSIDE",
     "OWN_CONTEXT",
+    "SHAPE_TENSOR",
     "SHARED_BUF",
     "UNALIGNED",
 ]
@@ -27,5 +28,6 @@ OUTSIDE = "memory that only this process can reach by address must be whole page
 MUTABLE_MISSING = (
     "a driver without mutable command lists (ZE_experimental_mutable_command_list) has every tensor copied"
 )
+SHAPE_TENSOR = "a tensor of dynamic shape is copied at every inference where a shape tensor bounds it"
 CPU_VA_MISSING = "this OpenVINO imports memory by fd alone (2026.0 brought import by address) and copies what has none"
 IMPORT_MISSING = "this driver imports no memory of that kind, and OpenVINO copies what is not imported"

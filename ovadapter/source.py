@@ -89,7 +89,7 @@ def _from_memory(memory: l0py.Memory) -> Source:
         if memory.exportable != "dma_buf":
             return None
         with memory.export() as exported:
-            return _high_duplicate(exported.fileno())
+            return _nonzero_duplicate(exported.fileno())
 
     return Source(
         description=f"{memory.kind} memory of {size} bytes at {address:#x}",
@@ -117,12 +117,12 @@ def _from_fd(fd: int | dmabuf.Fd) -> Source:
         writable=True,
         context=None,
         identity=("file", status.st_dev, status.st_ino),
-        duplicate=lambda: _high_duplicate(number),
+        duplicate=lambda: _nonzero_duplicate(number),
         hold=fd,
     )
 
 
-def _high_duplicate(fd: int) -> dmabuf.Fd:
+def _nonzero_duplicate(fd: int) -> dmabuf.Fd:
     """A duplicate that is not fd 0, which OpenVINO takes for a missing handle."""
     return dmabuf.Fd(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3))
 

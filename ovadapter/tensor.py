@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Bytes", "Import", "Tensor", "byte_size", "element_type", "make_import", "static_shape"]
 
 
-_counting = threading.Lock()
+_counting = threading.RLock()  # a Binding that the garbage collector closes may count within a count
 
 
 class Import:
@@ -86,7 +86,7 @@ class Tensor:
         self.mem_type = memory.mem_type if isinstance(memory, Import) else None
         self._remote = memory.remote if isinstance(memory, Import) and route != "keeper" else None
         self._bytes: Bytes | None = Bytes(address, self.size, memory)
-        self._plain = None if self._remote else plain_tensor(self._bytes, shape, type_)
+        self._plain = None if self._remote is not None else plain_tensor(self._bytes, shape, type_)
         self._bindings = 0
 
     @property
@@ -132,16 +132,25 @@ class Tensor:
         if self.closed:
             raise Closed(f"{self!r} is closed")
 
-    def bound(self, step: int) -> None:
-        """Counts the bindings that use it (for `Binding` alone)."""
+    def acquire(self) -> None:
+        """Counts one more binding: while there are any, it cannot be closed (for `Binding` alone)."""
         with _counting:
-            self._bindings += step
+            self.require_open()
+            self._bindings += 1
+
+    def release(self) -> None:
+        """The opposite (for `Binding` alone)."""
+        with _counting:
+            self._bindings -= 1
 
     def close(self) -> None:
         """Lets go of the import; arrays over it keep it alive. Raises BufferError while it is bound. Runs once."""
-        if self._bindings:
-            raise InUse(f"{self!r} is bound to a request: close the binding first")
-        self._remote = self._plain = self._bytes = None
+        with _counting:
+            if self._bindings:
+                raise InUse(f"{self!r} is bound to a request: close the binding first")
+            dropped = self._remote, self._plain, self._bytes
+            self._remote = self._plain = self._bytes = None
+        del dropped  # outside the lock: the driver frees memory
 
     def __enter__(self) -> Tensor:
         return self

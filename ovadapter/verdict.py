@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from l0py import softdriver
+from l0py.errors import InUse
 
 from . import routes, rules
 from .errors import VerdictUnknown
@@ -52,11 +53,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor of a request as far as it is known. `address` is None when OpenVINO does not tell it."""
+    """A tensor of a request as far as it is known. `address` is None when OpenVINO does not tell it.
+
+    `dynamic` says that the model leaves its shape open.
+    """
 
     route: str
     address: int | None
     size: int
+    dynamic: bool = False
 
 
 class _Binding(Protocol):
@@ -69,39 +74,46 @@ class _Binding(Protocol):
     def placed(self) -> dict[int, Placed]: ...
 
 
-_bindings: weakref.WeakSet[_Binding] = weakref.WeakSet()
-_lock = threading.Lock()
+# By id. Read through valuerefs(), a list made at once: the garbage collector may close a Binding, which takes its entry
+# out, wherever Python code runs. For the same reason the lock is one that a thread may take again.
+_bindings: weakref.WeakValueDictionary[int, _Binding] = weakref.WeakValueDictionary()
+_lock = threading.RLock()
 
 
 def note_binding(binding: _Binding) -> None:
-    """Remembers where a binding put its tensors, as long as it lives (for Binding alone)."""
+    """Remembers where a binding puts its tensors, as long as it lives (for Binding alone).
+
+    Raises BufferError when another one has a port of the same request.
+    """
+    mine = binding.placed().keys()
     with _lock:
-        _bindings.add(binding)
+        if any(mine & other.placed().keys() for other in _all_bindings() if other.request is binding.request):
+            raise InUse("a tensor of it is bound by another binding of this request: close that first")
+        _bindings[id(binding)] = binding
 
 
-def forget_binding(binding: _Binding) -> None:
-    """The opposite (for Binding alone)."""
+def forget_binding(number: int) -> None:
+    """The opposite, by the binding's id (for Binding alone)."""
     with _lock:
-        _bindings.discard(binding)
+        _bindings.pop(number, None)
 
 
-def _bindings_of(request: ov.InferRequest) -> list[_Binding]:
+def _all_bindings() -> list[_Binding]:
     with _lock:
-        return [one for one in _bindings if one.request is request]
-
-
-def bound_ports(request: ov.InferRequest) -> set[int]:
-    """The indices of a request's ports that are bound."""
-    return {index for one in _bindings_of(request) for index in one.placed()}
+        return [binding for reference in _bindings.valuerefs() if (binding := reference()) is not None]
 
 
 def was_copied(request: ov.InferRequest, name: str) -> Verdict:
     """Whether the last inference of a request copied one of its tensors, known by a tensor name.
 
-    It must have run since its tensors were set: ask after the inference. On the software driver its own record of the
-    addresses that the graph ran on decides, on hardware the rules by which the plugin decides. A remote tensor that was
-    set without `bind` hides its address: its verdict is unknown. A request is known by its Python object: indexing an
-    AsyncInferQueue makes a new one each time, so keep those that were bound. Raises UnknownTensor.
+    It must have run since its tensors were set: ask after the inference, and before the binding is closed, which gives
+    the request its former tensors back. What Python copies before (`infer({...})` into a request's own tensor) is not
+    seen.
+
+    On the software driver its own record of the addresses that the graph ran on decides, on hardware the rules by which
+    the plugin decides. A remote tensor that was set without `bind` hides its address: its verdict is unknown. A request
+    is known by its Python object: indexing an AsyncInferQueue makes a new one each time, so keep those that were bound.
+    Raises UnknownTensor.
     """
     ports = Ports(request)
     return verdict_on(request, ports, ports.find(name), name)
@@ -109,13 +121,13 @@ def was_copied(request: ov.InferRequest, name: str) -> Verdict:
 
 def verdict_on(request: ov.InferRequest, ports: Ports, port: Port, key: Any) -> Verdict:
     """`was_copied` for the port that was meant by a key: a name alone may mean an input and an output."""
-    bindings = _bindings_of(request)
+    everyones = _all_bindings()
+    bindings = [one for one in everyones if one.request is request]
     bound = {index: tensor for one in bindings for index, tensor in one.placed().items()}
     placed = [_current(request, one, bound.get(one.index)) for one in ports.all]
     mark = max((one.mark for one in bindings), default=0)
     ran = bool(bindings) and all(one.ran for one in bindings)
-    with _lock:
-        rivals = [(one.mark, list(one.placed().values())) for one in _bindings if one.request is not request]
+    rivals = [(one.mark, list(one.placed().values())) for one in everyones if one.request is not request]
     tensor = placed[port.index]
     copied, rule, evidence = judge(tensor, placed, mark=mark, ran=ran, rivals=rivals)
     name = key if isinstance(key, str) else port.label
@@ -148,7 +160,8 @@ def judge(
     answers = {not _Trace.of(tensor, router).is_in(execution) for execution in candidates}
     if len(answers) > 1:
         return None, "the last execution ran on a part of its tensors alone: it may be another request's", "none"
-    for copied in answers:
+    if answers:
+        copied = answers.pop()
         return copied, _explain(copied, expected, rule), "driver record"
     if ran and executions and executions[0]["number"] <= mark:  # none is forgotten since
         return True, _explain(True, expected, rule), "driver record"
@@ -179,7 +192,7 @@ def _placed(request: ov.InferRequest, port: Port) -> Placed:
         address = int(tensor.data.ctypes.data)
     except (NotImplementedError, RuntimeError, TypeError):  # a remote tensor, or a type that NumPy does not have
         return Placed("remote tensor", None, 0)
-    return Placed("plain tensor", address, int(tensor.get_byte_size()))
+    return Placed("plain tensor", address, int(tensor.get_byte_size()), port.output.get_partial_shape().is_dynamic)
 
 
 @dataclass(frozen=True)
@@ -261,15 +274,17 @@ def _by_rules(tensor: Placed, router: routes.Router) -> tuple[bool | None, str]:
     assert tensor.address is not None
     if not router.features.mutable_lists:
         return True, rules.MUTABLE_MISSING
+    if tensor.dynamic:
+        return None, rules.SHAPE_TENSOR
     if tensor.route in _REMOTE_RULES:
         return False, _REMOTE_RULES[tensor.route]
     if router.imported(tensor.address, tensor.size):
         return False, rules.KEEPER
     if router.memory_id(tensor.address):
         return None, rules.OWN_CONTEXT
-    if tensor.address % PAGE == 0 and tensor.size % PAGE == 0 and router.features.import_address:
-        return None, rules.ALIGNED
-    return True, rules.UNALIGNED
+    if tensor.address % PAGE or tensor.size % PAGE:
+        return True, rules.UNALIGNED
+    return (None, rules.ALIGNED) if router.features.import_address else (True, rules.IMPORT_MISSING)
 
 
 _REMOTE_RULES = {"SHARED_BUF": rules.SHARED_BUF, "CPU_VA": rules.CPU_VA}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -27,13 +28,24 @@ def _use_zig() -> None:
         return
     directory = Path(__file__).resolve().parent.parent / "build" / "zig"
     directory.mkdir(parents=True, exist_ok=True)
-    for variable, tool in {"CC": "cc", "CXX": "c++", "AR": "ar", "RANLIB": "ranlib"}.items():
+    for variable, tool in {"CC": "cc", "CXX": "c++"}.items():
         script = directory / f"zig-{tool}"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {tool} "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m ziglang {tool} "$@"\n')
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
         os.environ[variable] = str(script)
+    if not _home_is_writable():  # where zig would keep its cache
+        os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(directory / "cache"))
     print("l0py: no C++ compiler on this machine: building with zig from PyPI.", file=sys.stderr)
-    print("l0py: its first C++ build takes some minutes; later ones use its cache (~/.cache/zig).", file=sys.stderr)
+    print("l0py: its first C++ build takes some minutes; later ones use its cache.", file=sys.stderr)
+
+
+def _home_is_writable() -> bool:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "zig"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home at all
+        return False
+    return os.access(cache, os.W_OK)
 
 
 def _requires(found: list[str]) -> list[str]:

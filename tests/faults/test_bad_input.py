@@ -52,6 +52,21 @@ def smaller_than_wanted(context: l0py.Context) -> None:
         context.import_dma_buf(fd, 4097)
 
 
+def no_bytes_of_a_buffer(context: l0py.Context) -> None:
+    with context.alloc_host(4096, exportable=True) as memory, memory.export() as fd:
+        context.import_dma_buf(fd, 0)
+
+
+def empty_buffer(context: l0py.Context) -> None:
+    with dmabuf.Fd(os.memfd_create("empty")) as fd:
+        context.import_dma_buf(fd)
+
+
+def more_than_any_buffer(context: l0py.Context) -> None:
+    with context.alloc_host(4096, exportable=True) as memory, memory.export() as fd:
+        context.import_dma_buf(fd, 1 << 63)
+
+
 def misaligned_pointer(context: l0py.Context) -> None:
     with mmap.mmap(-1, 8192) as pages:
         array = np.frombuffer(pages, "u1")
@@ -111,7 +126,12 @@ CASES: list[Case] = [
     (pipe, l0py.BadDescriptor, OSError),
     (directory, l0py.BadDescriptor, OSError),
     (smaller_than_wanted, l0py.InvalidArgument, ValueError),
+    (no_bytes_of_a_buffer, l0py.InvalidArgument, ValueError),
+    (empty_buffer, l0py.BadDescriptor, OSError),
+    (more_than_any_buffer, l0py.InvalidArgument, ValueError),
     (misaligned_pointer, l0py.InvalidArgument, ValueError),
+    (lambda context: context.import_pointer(4096, 0), l0py.InvalidArgument, ValueError),
+    (lambda context: context.import_pointer(4096, 1 << 64), l0py.InvalidArgument, ValueError),
     (freed_memory, l0py.Closed, ValueError),
     (memory_of_a_closed_context, l0py.Closed, ValueError),
     (closed_context, l0py.Closed, ValueError),
@@ -119,9 +139,12 @@ CASES: list[Case] = [
     (wrong_shape, l0py.InvalidArgument, ValueError),
     (copy_of_a_freed_source, l0py.Closed, ValueError),
     (lambda context: context.alloc_host(0), l0py.InvalidArgument, ValueError),
+    (lambda context: context.alloc_host(-1), l0py.InvalidArgument, ValueError),
+    (lambda context: context.alloc_host(1 << 60), l0py.OutOfMemory, MemoryError),
+    (lambda context: context.alloc_shared(1 << 60), l0py.OutOfMemory, MemoryError),
     (lambda context: context.alloc_device(1 << 60), l0py.OutOfMemory, MemoryError),
     (lambda context: context.alloc_shared(4096, alignment=24), l0py.InvalidArgument, ValueError),
-    (lambda context: l0py.find_device("gpu-of-tomorrow"), l0py.NoDevice, LookupError),
+    (lambda context: l0py.find_device("fpga"), l0py.NoDevice, LookupError),
 ]
 
 

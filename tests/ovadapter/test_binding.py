@@ -6,6 +6,8 @@ import copy
 import gc
 import pickle
 import threading
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +139,7 @@ def test_failures_leave_the_request_as_it_was(npu: ovadapter.NpuContext, compile
         softdriver.clear_faults()
 
 
-def test_a_failure_while_setting_puts_back_what_was_set(
-    npu: ovadapter.NpuContext, compiled: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_while_setting_puts_back_what_was_set(npu: ovadapter.NpuContext, compiled: Any, memory: Any) -> None:
     request = compiled.create_infer_request()
     request.infer()
     before = last_pointers()
@@ -262,8 +262,11 @@ def test_dynamic_shapes(npu: ovadapter.NpuContext, context: l0py.Context) -> Non
     # No driver takes such a model today; the port of one that does looks like the CPU plugin's.
     request = npu.core.compile_model(add_model([-1, 8]), "CPU").create_infer_request()
     port = ovadapter.ports.Ports(request).find("xt")
-    with context.alloc_host(4096) as memory, pytest.raises(TensorMismatch, match=r"dynamic shape \[\?,8\]"):
-        ovadapter.binding.tensor_for(npu, port, memory, allow_copy=True, undo=None)
+    with nothing_leaks(), context.alloc_host(4096) as memory, ExitStack() as undo:
+        with pytest.raises(TensorMismatch, match=r"dynamic shape \[\?,8\]"):
+            ovadapter.binding.tensor_for(npu, port, memory, allow_copy=True, undo=undo)
+        with pytest.raises(TensorMismatch, match="no static shape"):
+            npu.remote_tensor(memory, port.output.get_partial_shape(), "f32")
 
 
 def test_copies_only_when_allowed(npu: ovadapter.NpuContext, compiled: Any) -> None:
@@ -324,7 +327,7 @@ def test_many_threads(npu: ovadapter.NpuContext, compiled: Any, paged: Any) -> N
                         binding.infer()
                         assert (binding.numpy("yt") == round_ + 1).all()
                         assert not any(binding.verdicts().values())
-                array = np.zeros((1, size // 4), np.float32)
+                array = aligned_array(size, skew=64).view(np.float32).reshape(1, -1)
                 with npu.bind(model.create_infer_request(), {"xt": array}, {"yt": y}, allow_copy=True) as binding:
                     binding.infer()
                     assert binding.verdict("xt")
@@ -366,6 +369,19 @@ def test_ring(npu: ovadapter.NpuContext, paged: Any, context: l0py.Context) -> N
         softdriver.clear_faults()
     with pytest.raises(TensorMismatch):
         npu.ring(paged, context, slots=0)
+
+
+def test_a_ring_that_is_closed_under_an_array(npu: ovadapter.NpuContext, paged: Any, context: l0py.Context) -> None:
+    with nothing_leaks():
+        ring = npu.ring(paged, context, slots=2)
+        array = ring.next().numpy("xt")
+        with pytest.raises(BufferError):
+            ring.close()
+        with pytest.raises(l0py.Closed, match="the ring is closed"):
+            ring.next()
+        ring.close()
+        array[:] = 1  # still there
+        del array, ring
 
 
 def test_a_binding_may_outlive_everything_that_made_it(npu: ovadapter.NpuContext) -> None:
@@ -457,3 +473,118 @@ print("done")
 """
     done = python(script, str(Path(__file__).parent))
     assert done.stdout.strip() == "done", done.stderr
+
+
+def test_wrong_arguments_are_type_errors(
+    npu: ovadapter.NpuContext, compiled: Any, context: l0py.Context, memory: Any
+) -> None:
+    request = compiled.create_infer_request()
+    wrong: list[tuple[Any, str]] = [
+        (lambda: npu.bind(None), "openvino.InferRequest, not NoneType"),  # type: ignore[arg-type]
+        (lambda: npu.bind(compiled), "openvino.InferRequest, not CompiledModel"),
+        (lambda: npu.bind(request, [memory[0]]), "inputs are a mapping"),  # type: ignore[arg-type]
+        (lambda: npu.bind(request, None, memory[0]), "outputs are a mapping"),
+        (lambda: npu.bind(request, 0), "inputs are a mapping"),  # type: ignore[arg-type]
+        (lambda: ovadapter.was_copied(None, "xt"), "openvino.InferRequest, not NoneType"),  # type: ignore[arg-type]
+        (lambda: npu.ring(None, context), "openvino.CompiledModel, not for NoneType"),
+        (lambda: npu.ring(compiled, npu), "l0py.Context, not from NpuContext"),  # type: ignore[arg-type]
+        (lambda: npu.ring(compiled, context, slots=1.5), "float"),  # type: ignore[arg-type]
+    ]
+    for call, says in wrong:
+        with nothing_leaks(), pytest.raises(TypeError, match=says):
+            call()
+
+
+def test_one_name_for_an_input_and_an_output(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    """As keys of both sides it would lose one of them."""
+    parameter = ops.parameter([1024], ov.Type.f32)
+    parameter.output(0).get_tensor().set_names({"both"})
+    compiled = npu.core.compile_model(ov.Model([ops.result(parameter)], [parameter], "same"), "NPU")
+    x, y = (context.alloc_host(4096, exportable=True) for _ in range(2))
+    with nothing_leaks(), pytest.raises(TensorMismatch, match="an input and an output"):
+        npu.bind(compiled.create_infer_request(), {"both": x}, {"both": y})
+    x.numpy("f4")[:] = 3
+    with npu.bind(compiled.create_infer_request(), {compiled.input(0): x}, {compiled.output(0): y}) as binding:
+        binding.infer()
+        assert not any(binding.verdicts().values())
+    assert (y.numpy("f4") == 3).all()
+    with npu.ring(compiled, context, slots=1) as ring:
+        slot = ring.next()
+        assert list(slot.memory) == ["input 0", "output 1"]
+        slot.numpy("input 0")[:] = 5
+        slot.start()
+        slot.wait()
+        assert (slot.numpy("output 1") == 5).all()
+
+
+def test_many_threads_close_it_once(npu: ovadapter.NpuContext, compiled: Any, memory: Any) -> None:
+    """A second closing would take the request out of a binding that was made after the first."""
+    request = compiled.create_infer_request()
+    times_set: list[Any] = []
+
+    class Slow:
+        """The request, whose threads all wait before one of them has closed the binding."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(request, name)
+
+        def wait(self) -> None:
+            request.wait()
+            time.sleep(0.05)
+
+        def set_tensor(self, key: Any, tensor: Any) -> None:
+            times_set.append(key)
+            request.set_tensor(key, tensor)
+
+    binding = npu.bind(Slow(), {"xt": memory[0]})  # type: ignore[arg-type]
+    threads = [threading.Thread(target=binding.close) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert binding.closed
+    assert len(times_set) == 2  # once to bind it, once to put back what was there
+
+
+def test_one_of_many_threads_binds_a_port(npu: ovadapter.NpuContext, compiled: Any, memory: Any) -> None:
+    for _ in range(10):
+        request = compiled.create_infer_request()
+        bound: list[Any] = []
+        refused: list[BaseException] = []
+        start = threading.Barrier(4)
+
+        def bind(request: Any = request, bound: Any = bound, refused: Any = refused, start: Any = start) -> None:
+            start.wait()
+            try:
+                bound.append(npu.bind(request, {"xt": memory[0]}, restore=False))
+            except BufferError as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=bind) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(bound), len(refused)) == (1, 3)
+        bound[0].infer()
+        bound[0].close()
+
+
+@pytest.mark.filterwarnings("ignore:.*was not kept:ResourceWarning")
+@pytest.mark.timeout(60)
+def test_the_garbage_collector_closes_bindings_at_any_moment(
+    npu: ovadapter.NpuContext, compiled: Any, memory: Any
+) -> None:
+    """While a thread asks for a verdict or binds, too: it must not wait for itself."""
+    before = gc.get_threshold()
+    with npu.bind(compiled.create_infer_request(), {"xt": memory[0]}, {"yt": memory[1]}) as binding:
+        binding.infer()
+        gc.set_threshold(1, 1, 1)
+        try:
+            for _ in range(30):
+                dropped: list[Any] = [npu.bind(compiled.create_infer_request(), {"xt": memory[0]}, restore=False)]
+                dropped.append(dropped)  # a circle, which only the collector ends
+                del dropped
+                assert not binding.verdict("xt")
+        finally:
+            gc.set_threshold(*before)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from npu_helpers import nothing_leaks
 
 import ovadapter
 from l0py import loader
@@ -29,6 +31,7 @@ def test_what_it_knows(npu: ovadapter.NpuContext) -> None:
     release = discovery.openvino_version()
     assert npu.features == ovadapter.routes.Features(True, True, True, release >= (2026, 0), release >= (2026, 3))
     assert "software" in repr(npu)
+    assert npu.context is npu.context
     with npu.context.alloc_host(4096) as memory:  # borrowed: closing leaves it alone
         assert memory.context.handle == npu.l0_context
     npu.context.close()
@@ -40,6 +43,22 @@ def test_a_core_is_made_when_none_is_given(npu: ovadapter.NpuContext) -> None:
     other = ovadapter.NpuContext()
     assert other.core is not npu.core
     assert other.l0_context == npu.l0_context
+
+
+def test_contexts_made_at_once_share_what_they_know(npu: ovadapter.NpuContext) -> None:
+    made: list[ovadapter.NpuContext] = []
+    threads = [threading.Thread(target=lambda: made.append(ovadapter.NpuContext(npu.core))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one._router for one in made] == [npu._router] * 8
+
+
+@pytest.mark.parametrize("core", [5, "NPU"])
+def test_what_is_no_core(core: Any) -> None:
+    with nothing_leaks(), pytest.raises(TypeError, match=r"openvino\.Core, not of"):
+        ovadapter.NpuContext(core)
 
 
 def test_importing_needs_neither_openvino_nor_numpy(python: Any) -> None:

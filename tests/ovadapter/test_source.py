@@ -120,7 +120,7 @@ def test_a_file_that_is_no_shared_memory(npu: ovadapter.NpuContext, tmp_path: An
 
 @pytest.mark.parametrize("source", [None, 1.5, "memory", b"bytes", True, [1, 2]], ids=repr)
 def test_what_is_no_memory(npu: ovadapter.NpuContext, source: Any) -> None:
-    with pytest.raises(TypeError, match="memory is"):
+    with nothing_leaks(), pytest.raises(TypeError, match="memory is"):
         npu.remote_tensor(source, [1], "u8")
 
 
@@ -198,15 +198,39 @@ def test_read_only_memory_is_for_inputs(npu: ovadapter.NpuContext) -> None:
         assert not tensor.numpy().flags.writeable
 
 
-def test_memory_that_is_gone(npu: ovadapter.NpuContext) -> None:
-    with l0py.Context(npu.device) as context:
-        memory = context.alloc_host(4096)
-        other = context.alloc_host(4096)
-        memory.close()
+@pytest.mark.parametrize("exportable", [True, False])
+def test_memory_that_is_gone(npu: ovadapter.NpuContext, compiled: Any, exportable: bool) -> None:
+    request = compiled.create_infer_request()
+    with nothing_leaks():
+        with l0py.Context(npu.device) as context:
+            memory, other = (context.alloc_host(4096, exportable=exportable) for _ in range(2))
+            memory.close()
+            with pytest.raises(l0py.Closed):
+                npu.remote_tensor(memory, [4096], "u8")
+            with pytest.raises(l0py.Closed):
+                npu.bind(request, {"xt": memory})
+        with pytest.raises(l0py.Closed):  # of a closed context
+            npu.remote_tensor(other, [4096], "u8")
         with pytest.raises(l0py.Closed):
-            npu.remote_tensor(memory, [4096], "u8")
-    with pytest.raises(l0py.Closed):  # of a closed context
-        npu.remote_tensor(other, [4096], "u8")
+            npu.bind(request, {"xt": other})
+        other.close()
+        del memory, other, context
+
+
+def test_a_second_close_does_nothing(npu: ovadapter.NpuContext, compiled: Any) -> None:
+    request = compiled.create_infer_request()
+    with nothing_leaks():
+        with l0py.Context(npu.device) as context:
+            x, y = (context.alloc_host(4000, exportable=True) for _ in range(2))
+            tensor = npu.remote_tensor(x, [1, 1000], "f32")
+            binding = npu.bind(request, {"xt": tensor}, {"yt": y}, restore=False)
+            ring = npu.ring(compiled, context, slots=2)
+            for one in (ring, binding, tensor, x, y):
+                for _ in range(3):
+                    one.close()
+        del x, y, tensor, binding, ring, context, one
+        request.infer()
+        del request
 
 
 def test_memory_cannot_be_closed_while_a_tensor_is_over_it(npu: ovadapter.NpuContext, context: l0py.Context) -> None:

@@ -13,7 +13,7 @@ from openvino import opset13 as ops
 import l0py
 import ovadapter
 from l0py import softdriver
-from ovadapter import UnknownTensor, Verdict, VerdictUnknown
+from ovadapter import UnknownTensor, Verdict, VerdictUnknown, rules
 from ovadapter.verdict import Placed, judge
 
 
@@ -90,6 +90,18 @@ def test_hardware_is_judged_by_the_rules(npu: ovadapter.NpuContext, monkeypatch:
             assert answer is copied, placed
             assert evidence == ("none" if copied is None else "rule table")
             assert rule
+
+
+def test_the_rule_fits_the_driver_and_the_port(npu: ovadapter.NpuContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    router = ovadapter.routes.any_router()
+    monkeypatch.setattr(router, "software", False)
+    address = aligned_array(4096).ctypes.data
+    bounded = Placed("plain tensor", address | 1, 100, dynamic=True)
+    assert judge(bounded, [bounded], mark=0, ran=True) == (None, rules.SHAPE_TENSOR, "none")
+    monkeypatch.setattr(router, "features", ovadapter.routes.Features(True, True, False, True, True))
+    for size, rule in ((4096, rules.IMPORT_MISSING), (4095, rules.UNALIGNED)):
+        placed = Placed("plain tensor", address, size)
+        assert judge(placed, [placed], mark=0, ran=True) == (True, rule, "rule table")
 
 
 def test_without_mutable_lists_everything_is_copied(npu: ovadapter.NpuContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ driver wrote down while the graph ran, and by `was_copied`, which must agree or 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,18 @@ import numpy as np
 import openvino as ov
 import pytest
 from npu_helpers import aligned_array, last_pointers, nothing_leaks
+from openvino import opset13 as ops
 
 import l0py
 import ovadapter
-from l0py import softdriver
+from l0py import dmabuf, softdriver
 from ovadapter import CopyRequired, ImportRefused, discovery
 from ovadapter.properties import cpu_va as cpu_va_properties
 from ovadapter.tensor import make_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 ODD, PAGED = 4000, 8192
 """Bytes of the tensors: the f32 models of conftest with 1000 and 2048 elements."""
@@ -92,6 +95,11 @@ def skewed(_npu: ovadapter.NpuContext, _context: l0py.Context, size: int) -> Pla
     return Placed(plain(array), array.ctypes.data, array)
 
 
+def numpy_array(_npu: ovadapter.NpuContext, _context: l0py.Context, size: int) -> Placed:
+    array = np.zeros(size, np.uint8)
+    return Placed(plain(array), array.ctypes.data, array)
+
+
 def third_party_in_plugin_context(npu: ovadapter.NpuContext, _context: l0py.Context, size: int) -> Placed:
     memory = npu.context.alloc_host(size)
     array = memory.numpy("u1")
@@ -154,6 +162,7 @@ CASES = [
     Case("unknown to the context, whole pages", PAGED, False, page_aligned),
     Case("unknown to the context, size not whole pages", ODD, True, page_aligned),
     Case("unknown to the context, address not on a page", PAGED, True, skewed),
+    Case("plain numpy array", ODD, True, numpy_array),
     Case("allocated by somebody else in the plugin's context", ODD, True, third_party_in_plugin_context),
     Case("allocated by somebody else in the plugin's context, pages", PAGED, True, third_party_in_plugin_context),
     Case("remote tensor SHARED_BUF", ODD, False, shared_buf, told=False),
@@ -243,13 +252,58 @@ def test_the_plugin_throws_for_cpu_va_in_its_own_context(npu: ovadapter.NpuConte
         assert npu.remote_tensor(memory, [1, 2048], "f32").route == "SHARED_BUF"
 
 
-def test_cpu_va_inside_a_keeper_lies_at_the_wrong_address(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+def test_cpu_va_raises_where_it_cannot_be_used_in_place(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    with context.alloc_host(PAGED) as memory, nothing_leaks():
+        for address, size in ((memory.address + 64, 4096), (memory.address, ODD)):
+            with pytest.raises(RuntimeError):
+                remote(npu, size, {"MEM_TYPE": "CPU_VA", "MEM_HANDLE": hex(address)})
+
+
+def test_shared_buf_raises_where_it_cannot_be_used_in_place(npu: ovadapter.NpuContext, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(ODD))
+    with dmabuf.Fd(os.open(path, os.O_RDWR)) as fd, nothing_leaks(), pytest.raises(RuntimeError):
+        remote(npu, ODD, {"MEM_TYPE": "SHARED_BUF", "MEM_HANDLE": hex(fd.fileno())})
+
+
+def test_a_port_that_a_shape_tensor_bounds_is_copied(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
+    """The plugin knows a shape tensor by its name alone, and copies the port that it is for, remote tensors too."""
+    data, bound = ops.parameter([1, 1000], ov.Type.f32), ops.parameter([2], ov.Type.i32)
+    data.set_friendly_name("data")
+    bound.set_friendly_name("vpux_ie_shape_data")
+    results = [ops.add(one, one) for one in (data, bound)]
+    for one, name in zip([data, bound, *results], ("data", "bound", "out", "bound out"), strict=True):
+        one.output(0).get_tensor().set_names({name})
+    compiled = npu.core.compile_model(ov.Model(results, [data, bound], "bounded"), "NPU")
+    placed = shared_buf(npu, context, ODD)
+    placed.host.view(np.float32)[:] = 2
+    for tensor, address in ((placed.tensor, placed.address), (host_tensor(npu, context, ODD).tensor, None)):
+        request = compiled.create_infer_request()
+        request.set_tensor("data", tensor)
+        request.infer()
+        assert (address or tensor.data.ctypes.data) not in last_pointers()
+    with npu.remote_tensor(placed.keep, [1, 1000], "f32") as tensor:
+        request = compiled.create_infer_request()
+        with npu.bind(request, {"data": tensor}) as binding:
+            binding.infer()
+            assert (request.get_tensor("out").data == 4).all()
+            assert binding.verdict("data")
+            assert binding.verdict("data").evidence == "driver record"
+
+
+def test_cpu_va_inside_a_keeper_lies_at_the_wrong_address(
+    npu: ovadapter.NpuContext, context: l0py.Context, paged: Any
+) -> None:
     """The trap that the adapter keeps people out of: first that it is there, then that it cannot be reached."""
     with context.alloc_host(16384) as memory:
         keeper = remote(npu, 16384, {"MEM_TYPE": "CPU_VA", "MEM_HANDLE": hex(memory.address)}, ov.Type.u8)
         wrong = remote(npu, 4096, {"MEM_TYPE": "CPU_VA", "MEM_HANDLE": hex(memory.address + 8192)})
         assert handle(wrong) == memory.address
-        del wrong
+        request = paged.create_infer_request()
+        request.set_tensor("xt", remote(npu, PAGED, {"MEM_TYPE": "CPU_VA", "MEM_HANDLE": hex(memory.address + 8192)}))
+        request.infer()
+        assert last_pointers()[0] == memory.address
+        del wrong, request
         array = memory.numpy("u1")[8192:12288]
         with pytest.raises(CopyRequired, match="use the tensor that it gave you"):  # the adapter did not import it
             npu.remote_tensor(array, [1024], "f32", route="CPU_VA")

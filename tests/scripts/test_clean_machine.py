@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD_TOOLS = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+|c99|c89|clang|clang\+\+|cmake|ninja|make|ld)(-[\d.]+)?")
+BUILD_TOOLS = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+|c99|c89|clang|clang\+\+|cmake|ninja|make|ld|ar|ranlib)(-[\d.]+)?")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def without_build_tools(tmp_path: Path) -> str:
     directory.mkdir()
     for folder in ("/usr/local/bin", "/usr/bin", "/bin"):
         for tool in Path(folder).iterdir() if Path(folder).is_dir() else ():
-            if not BUILD_TOOLS.fullmatch(tool.name) and not (directory / tool.name).exists():
+            if not BUILD_TOOLS.fullmatch(tool.name) and not (directory / tool.name).is_symlink():
                 (directory / tool.name).symlink_to(tool)
     return str(directory)
 
