@@ -14,7 +14,7 @@ from l0py.errors import Closed
 
 from . import verdict
 from .errors import CopyRequired, ImportRefused, TensorMismatch, UnknownTensor
-from .ports import Port, Ports
+from .ports import Port, Ports, devices_of
 from .source import is_array, is_read_only
 from .tensor import Tensor, element_type, reason, static_shape
 from .verdict import Placed, Verdict
@@ -196,6 +196,7 @@ class Binding:
             with suppress(RuntimeError):  # an inference that failed has ended, too
                 self.request.wait()
             self._put_back(self._previous)
+            verdict.note_end(self.request)
             self._closed = True
             self._own.close()
 
@@ -237,8 +238,7 @@ class Binding:
 
 
 def _require_npu(request: ov.InferRequest) -> None:
-    devices = request.get_compiled_model().get_property("EXECUTION_DEVICES")
-    devices = [devices] if isinstance(devices, str) else devices  # plugins differ in how they tell one device
+    devices = devices_of(request)
     if any(not device.startswith("NPU") for device in devices):
         raise TensorMismatch(
             f"the request runs on {', '.join(devices)}, not on the NPU alone: it cannot use NPU memory"

@@ -35,7 +35,7 @@ class NpuContext:
         try:
             import openvino as ov
         except ModuleNotFoundError as error:
-            raise NpuMissing("openvino is not installed: python -m pip install 'l0py[openvino]'") from error
+            raise NpuMissing("openvino is not installed: install l0py with its extra `openvino`") from error
         if not (core is None or isinstance(core, ov.Core)):
             raise TypeError(f"an NpuContext is made of an openvino.Core, not of {type(core).__name__}")
         self.core = ov.Core() if core is None else core

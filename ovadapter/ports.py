@@ -10,7 +10,7 @@ from .errors import UnknownTensor
 if TYPE_CHECKING:
     import openvino as ov
 
-__all__ = ["Port", "Ports"]
+__all__ = ["Port", "Ports", "devices_of"]
 
 
 @dataclass(frozen=True)
@@ -65,3 +65,9 @@ class Ports:
                 return port
         there = ", ".join(" = ".join(port.names) or port.label for port in candidates)
         raise UnknownTensor(f"the model has no {side or 'tensor'} {key!r}; it has {there or 'none'}")
+
+
+def devices_of(request: ov.InferRequest) -> list[str]:
+    """OpenVINO's names of the devices that a request runs on."""
+    devices = request.get_compiled_model().get_property("EXECUTION_DEVICES")
+    return [devices] if isinstance(devices, str) else list(devices)  # plugins differ in how they tell one device

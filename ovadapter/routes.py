@@ -6,6 +6,7 @@ import threading
 import weakref
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import l0py
@@ -151,8 +152,7 @@ class Router:
                 f"OpenVINO imports an fd from its first byte, not from byte {wish.offset}",
                 "Use route='keeper', or leave the route open",
             )
-        properties_ = properties.shared_buf(fd.fileno(), wish.tensor_type)
-        imported = self._import(wish, wish.shape, wish.type, properties_)
+        imported = self._import_fd(wish, fd, wish.shape, wish.type, wish.tensor_type)
         return _tensor("SHARED_BUF", imported, imported.address, wish)
 
     def _by_address(self, wish: _Wish) -> Tensor:
@@ -169,8 +169,7 @@ class Router:
         source = wish.source
         u8 = element_type("u8")
         if fd is not None:
-            properties_ = properties.shared_buf(fd.fileno(), "BINDED")
-            keeper = self._import(wish, (source.size,), u8, properties_)
+            keeper = self._import_fd(wish, fd, (source.size,), u8, "BINDED")
         elif source.pages is not None:
             keeper = self._import_pages(wish, source.pages[0], (source.pages[1],), u8)
         elif source.address is None:
@@ -182,6 +181,18 @@ class Router:
             )
         self._keepers[source.identity] = keeper
         return keeper
+
+    def _import_fd(self, wish: _Wish, fd: Fd, shape: tuple[int, ...], type_: ov.Type, tensor_type: str) -> Import:
+        try:
+            return self._import(wish, shape, type_, properties.shared_buf(fd.fileno(), tensor_type))
+        except ImportRefused as error:
+            try:
+                what = f" (it is {Path(f'/proc/self/fd/{fd.fileno()}').readlink()})"
+            except OSError:
+                what = ""
+            raise ImportRefused(
+                f"{error}. The fd{what} must be a dma-buf, or for the software driver a memfd, that may be written"
+            ) from error
 
     def _import_pages(self, wish: _Wish, address: int, shape: tuple[int, ...], type_: ov.Type) -> Import:
         size = byte_size(shape, type_)

@@ -12,7 +12,7 @@ from l0py.errors import InUse
 
 from . import routes, rules
 from .errors import VerdictUnknown
-from .ports import Port, Ports
+from .ports import Port, Ports, devices_of
 from .source import PAGE
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class _Binding(Protocol):
 # out, wherever Python code runs. For the same reason the lock is one that a thread may take again.
 _bindings: weakref.WeakValueDictionary[int, _Binding] = weakref.WeakValueDictionary()
 _lock = threading.RLock()
+#: By request: its last binding's end, as an execution's number.
+_ended: weakref.WeakKeyDictionary[ov.InferRequest, int] = weakref.WeakKeyDictionary()
 
 
 def note_binding(binding: _Binding) -> None:
@@ -96,6 +98,12 @@ def forget_binding(number: int) -> None:
     """The opposite, by the binding's id (for Binding alone)."""
     with _lock:
         _bindings.pop(number, None)
+
+
+def note_end(request: ov.InferRequest) -> None:
+    """Remembers that a request has its former tensors again, on which nothing ran up to now (for Binding alone)."""
+    with _lock:
+        _ended[request] = execution_mark()
 
 
 def _all_bindings() -> list[_Binding]:
@@ -125,11 +133,15 @@ def verdict_on(request: ov.InferRequest, ports: Ports, port: Port, key: Any) -> 
     bindings = [one for one in everyones if one.request is request]
     bound = {index: tensor for one in bindings for index, tensor in one.placed().items()}
     placed = [_current(request, one, bound.get(one.index)) for one in ports.all]
-    mark = max((one.mark for one in bindings), default=0)
+    mark = max((one.mark for one in bindings), default=_ended.get(request, 0))
     ran = bool(bindings) and all(one.ran for one in bindings)
     rivals = [(one.mark, list(one.placed().values())) for one in everyones if one.request is not request]
     tensor = placed[port.index]
-    copied, rule, evidence = judge(tensor, placed, mark=mark, ran=ran, rivals=rivals)
+    elsewhere = [device for device in devices_of(request) if not device.startswith("NPU")]
+    if elsewhere:
+        copied, rule, evidence = None, f"the request runs on {', '.join(elsewhere)}: these rules are the NPU's", "none"
+    else:
+        copied, rule, evidence = judge(tensor, placed, mark=mark, ran=ran, rivals=rivals)
     name = key if isinstance(key, str) else port.label
     return Verdict(name, copied, rule, tensor.route, evidence, tensor.address)
 

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             outcome = main_job.run(arguments.device, arguments.image, progress=report.progress)
         except ModuleNotFoundError as error:
-            print(f"demo: {error.name} is missing: python -m pip install 'l0py[demo]'", file=sys.stderr)
+            print(f"demo: {error.name} is missing: install l0py with its extra `demo`", file=sys.stderr)
             return 1
         except (RuntimeError, ValueError, OSError, MemoryError, NotImplementedError) as error:
             print(f"demo: {str(error).strip() or type(error).__name__}", file=sys.stderr)

@@ -76,7 +76,7 @@ def why(python: Any, script: str, **environment: str | None) -> str:
 
 def test_no_openvino(python: Any) -> None:
     text = why(python, "import sys; sys.modules['openvino'] = None; core = None")
-    assert "openvino is not installed: python -m pip install 'l0py[openvino]'" in text
+    assert "openvino is not installed: install l0py with its extra `openvino`" in text
 
 
 @pytest.mark.skipif(Path("/dev/accel/accel0").exists(), reason="there may be an NPU with its driver")

@@ -133,7 +133,7 @@ def test_a_missing_package_is_named(package):
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 1
     assert package in run.stderr
-    assert "l0py[demo]" in run.stderr
+    assert "extra `demo`" in run.stderr
 
 
 def test_the_picture_outlives_its_sender():

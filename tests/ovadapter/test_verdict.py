@@ -213,3 +213,28 @@ def test_an_inference_that_failed(npu: ovadapter.NpuContext, compiled: Any) -> N
         assert binding.verdict("xt").copied is None
         binding.infer()
         assert not binding.verdict("xt")
+
+
+def test_after_the_binding_nothing_is_known_of_the_tensors_put_back(
+    npu: ovadapter.NpuContext, context: l0py.Context, compiled: Any
+) -> None:
+    request = compiled.create_infer_request()
+    request.infer()  # with tensors of its own
+    x = context.alloc_host(4000, exportable=True)
+    with npu.bind(request, {"xt": x}) as binding:
+        binding.infer()
+        assert not npu.was_copied(request, "xt")
+    for name in ("xt", "yt"):
+        assert npu.was_copied(request, name).copied is None
+    request.infer()
+    assert npu.was_copied(request, "xt").copied is False
+    x.close()
+
+
+def test_a_request_of_another_device(npu: ovadapter.NpuContext) -> None:
+    request = npu.core.compile_model(add_model([1, 8]), "CPU").create_infer_request()
+    request.infer()
+    verdict = npu.was_copied(request, "xt")
+    assert verdict.copied is None
+    assert verdict.evidence == "none"
+    assert "CPU" in verdict.rule
