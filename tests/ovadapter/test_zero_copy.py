@@ -267,7 +267,7 @@ def test_shared_buf_raises_where_it_cannot_be_used_in_place(npu: ovadapter.NpuCo
 
 
 def test_a_port_that_a_shape_tensor_bounds_is_copied(npu: ovadapter.NpuContext, context: l0py.Context) -> None:
-    """The plugin knows a shape tensor by its name; from 2026.2 on it copies the port that this is for, remote or not."""
+    """The plugin knows a shape tensor by its name; from 2026.2 on it copies the port that this bounds, always."""
     data, bound = ops.parameter([1, 1000], ov.Type.f32), ops.parameter([2], ov.Type.i32)
     data.set_friendly_name("data")
     bound.set_friendly_name("vpux_ie_shape_data")
