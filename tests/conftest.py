@@ -85,3 +85,12 @@ def python() -> RunPython:
         return subprocess.run(command, capture_output=True, text=True, env=kept, check=False, timeout=120)
 
     return run
+
+
+@pytest.fixture
+def memfd() -> Iterator[int]:
+    """Two pages behind a descriptor, as a dma-buf has them."""
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 8192)
+    yield fd
+    os.close(fd)

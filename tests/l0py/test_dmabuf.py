@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def memfd() -> Iterator[int]:
-    fd = os.memfd_create("test")
-    os.ftruncate(fd, 8192)
-    yield fd
-    os.close(fd)
-
-
-@pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     here, there = socket.socketpair()
     with here, there:

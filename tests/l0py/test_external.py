@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-@pytest.fixture
-def memfd() -> Iterator[int]:
-    fd = os.memfd_create("test")
-    os.ftruncate(fd, 8192)
-    yield fd
-    os.close(fd)
-
-
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
     """Each test learns anew how the driver exports."""

@@ -17,14 +17,6 @@ from l0py import dmabuf
 from ovadapter import CopyRequired, ImportRefused, TensorMismatch
 
 
-@pytest.fixture
-def memfd() -> Any:
-    fd = os.memfd_create("source", os.MFD_CLOEXEC)
-    os.truncate(fd, 8192)
-    yield fd
-    os.close(fd)
-
-
 def test_an_fd_in_each_form(npu: ovadapter.NpuContext, memfd: int) -> None:
     with nothing_leaks():
         for source in (memfd, dmabuf.Fd.duplicate(memfd)):
