@@ -39,8 +39,9 @@ def test_queue_gives_each_its_own_results(core: ov.Core) -> None:
     assert sorted(found) == list(range(200))
     assert all(found[number] == wanted[number % 20] for number in found)
     assert softdriver.record()["executed"] == 200
-    places = {tuple(execution["arguments"]) for execution in softdriver.executions()}
-    assert 2 <= len(places) <= 4  # each request has memory of its own
+    # Each request has outputs of its own. An input is the caller's array where that happens to lie on page boundaries.
+    places = {tuple(execution["arguments"][len(model.inputs) :]) for execution in softdriver.executions()}
+    assert 2 <= len(places) <= 4
 
 
 def test_queue_keeps_several_in_flight(core: ov.Core) -> None:
