@@ -22,9 +22,15 @@ typedef struct _ts PyThreadState;
 typedef intptr_t Py_ssize_t;
 typedef enum { PyGILState_LOCKED, PyGILState_UNLOCKED } PyGILState_STATE;
 
+#if defined(_WIN32)
+#define PyMODINIT_FUNC __declspec(dllexport) PyObject*
+#define PyAPI_DATA __declspec(dllimport) extern
+#else
 #define PyMODINIT_FUNC __attribute__((visibility("default"))) PyObject*
+#define PyAPI_DATA extern
+#endif
 
-extern PyObject _Py_NoneStruct;
+PyAPI_DATA PyObject _Py_NoneStruct;
 #define Py_None (&_Py_NoneStruct)
 
 void Py_IncRef(PyObject*);
@@ -50,9 +56,23 @@ void* PyObject_Malloc(size_t);
 void PyObject_Free(void*);
 
 PyObject* PyErr_Occurred(void);
+void PyErr_Clear(void);
+void PyErr_Fetch(PyObject**, PyObject**, PyObject**);
+void PyErr_Restore(PyObject*, PyObject*, PyObject*);
 int PyArg_UnpackTuple(PyObject*, const char*, Py_ssize_t, Py_ssize_t, ...);
 PyObject* PyObject_CallMethod(PyObject*, const char*, const char*, ...);
 PyObject* PyImport_ImportModule(const char*);
+
+int PyList_Append(PyObject*, PyObject*);
+
+typedef void (*PyCapsule_Destructor)(PyObject*);
+PyObject* PyCapsule_New(void*, const char*, PyCapsule_Destructor);
+int PyCapsule_IsValid(PyObject*, const char*);
+void* PyCapsule_GetPointer(PyObject*, const char*);
+const char* PyCapsule_GetName(PyObject*);
+int PyCapsule_SetName(PyObject*, const char*);
+void* PyCapsule_GetContext(PyObject*);
+int PyCapsule_SetContext(PyObject*, void*);
 
 PyObject* PyBool_FromLong(long);
 PyObject* PyFloat_FromDouble(double);
