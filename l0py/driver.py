@@ -22,6 +22,8 @@ _WAY_OUT = (
     "or l0py.softdriver.enable() before anything else uses Level Zero"
 )
 
+_WAYS_OUT = {"npu": _WAY_OUT, "gpu": _WAY_OUT.replace("=1", "=npu,gpu").replace("enable()", 'enable("npu", "gpu")')}
+
 _lock = threading.Lock()
 _drivers: tuple[Driver, ...] = ()
 
@@ -170,5 +172,5 @@ def find_device(kind: str = "npu") -> Device:
         if device.type == kind:
             return device
     names = ", ".join(f"{device.name} ({device.type})" for device in there) or "none"
-    way_out = _WAY_OUT if kind == "npu" else "install the device's driver"
+    way_out = _WAYS_OUT.get(kind, "install the device's driver")
     raise NoDevice(f"no {kind} among Level Zero's devices: {names}; {way_out}")

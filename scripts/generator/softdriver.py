@@ -1,4 +1,4 @@
-"""The software driver's entry points: a trampoline for each function, and the tables that loaders ask for."""
+"""The software drivers' entry points: a trampoline for each function, and the tables that loaders ask for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 SOURCES = ROOT / "l0py" / "native" / "softdriver"
 IMPLEMENTATION = re.compile(r"^(?:\w+) api::(\w+)\(", re.MULTILINE)
 COMPONENTS = ("ze", "zes", "zet")
+#: Each has a library of its own: the sources that all share, and those of the directory of its name.
+DRIVERS = ("npu", "gpu")
 
 
-def implemented() -> set[str]:
-    """The functions that the hand-written sources define."""
+def implemented(driver: str) -> set[str]:
+    """The functions that a driver's hand-written sources define."""
     names: set[str] = set()
-    for source in sorted(SOURCES.glob("*.cpp")):
+    for source in sorted([*SOURCES.glob("*.cpp"), *(SOURCES / driver).glob("*.cpp")]):
         names.update(IMPLEMENTATION.findall(source.read_text()))
     return names
 
@@ -29,7 +31,7 @@ def _call(function: Fact) -> str:
 
 
 def _entry(name: str, function: Fact, params: str, *, is_implemented: bool) -> str:
-    """One trampoline; what is not implemented says so to the caller and to the record."""
+    """One trampoline; what is not implemented, or newer than what is imitated, says so to the caller and the record."""
     arguments = _call(function)
     if function["return"] != "ze_result_t":
         body = f"return api::{name}({arguments});" if is_implemented else "return {};"
@@ -39,8 +41,14 @@ def _entry(name: str, function: Fact, params: str, *, is_implemented: bool) -> s
     recorded = f", {arguments}" if arguments else ""
     return (
         f"ze_result_t ZE_APICALL entry_{name}({params}) {{\n"
-        f"  return enter(Function::{name}, [{capture}]() -> ze_result_t {{ {body} }}{recorded});\n}}"
+        f"  return enter(Function::{name}, {_since(function):#x}, "
+        f"[{capture}]() -> ze_result_t {{ {body} }}{recorded});\n}}"
     )
+
+
+def _since(function: Fact) -> int:
+    """The API version that brought a function; 0 for those of the NPU's extensions."""
+    return version_number(function["since"]) if function.get("component") else 0
 
 
 def _unused(params: str, is_implemented: bool) -> str:
@@ -48,7 +56,7 @@ def _unused(params: str, is_implemented: bool) -> str:
 
 
 class Softdriver:
-    """Writes `softdriver_functions.hpp` and `softdriver_entries.cpp`."""
+    """Writes `softdriver_functions.hpp` and the entries of each driver: `npu_entries.cpp`, `gpu_entries.cpp`."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -113,18 +121,19 @@ ZE_APIEXPORT ze_result_t ZE_APICALL {table["getter"]}(ze_api_version_t version, 
             f'  if (std::strcmp(name, "{table["extension"]}") == 0) return &{_variable(table)};'
         )
 
-    def entries(self) -> str:
-        """The trampolines, the loaders' getters and the NPU extension tables."""
-        defined = implemented()
+    def entries(self, driver: str) -> str:
+        """A driver's trampolines, the loaders' getters and, for the NPU's, the extension tables."""
+        defined = implemented(driver)
         unknown = sorted(defined - set(self.functions))
         if unknown:
             raise SystemExit(f"softdriver sources define functions that the specification lacks: {', '.join(unknown)}")
         trampolines = "\n".join(
             _entry(name, f, self.header.parameters(f), is_implemented=name in defined)
             for name, f in self.functions.items()
+            if f.get("component") or driver == "npu"
         )
         getters = "\n".join(self._getter(t) for t in self.spec.tables(*COMPONENTS))
-        npu = "\n".join(self._npu_table(t) for t in self.spec.npu["ddi_tables"])
+        extensions = "\n".join(self._npu_table(t) for t in self.spec.npu["ddi_tables"] if driver == "npu")
         lookups = "\n".join(
             f'  if (std::strcmp(name, "{name}") == 0) return reinterpret_cast<void*>(entry_{name});'
             for name, f in self.functions.items()
@@ -144,8 +153,8 @@ namespace {{
 
 }}  // namespace
 
-void* npu_extension_table(const char* name) noexcept {{
-{npu}
+void* extension_table({"[[maybe_unused]] " if driver == "gpu" else ""}const char* name) noexcept {{
+{extensions}
   return nullptr;
 }}
 

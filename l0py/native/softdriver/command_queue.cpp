@@ -1,5 +1,6 @@
 #include "command_queue.hpp"
 
+#include "behaviour.hpp"
 #include "device.hpp"
 #include "fence.hpp"
 #include "softdriver_functions.hpp"
@@ -9,12 +10,11 @@ namespace {
 
 constexpr uint32_t known_flags =
     ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY | ZE_COMMAND_QUEUE_FLAG_IN_ORDER | ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT;
-constexpr uint32_t known_options = ZE_NPU_COMMAND_QUEUE_OPTION_TURBO | ZE_NPU_COMMAND_QUEUE_OPTION_DEVICE_SYNC;
 
 }  // namespace
 
 void check_ordinal(uint32_t ordinal) {
-  if (ordinal >= queue_group_count) {
+  if (ordinal >= identity.queue_group_count) {
     throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "no command queue group " + std::to_string(ordinal));
   }
 }
@@ -29,15 +29,7 @@ void check_queue_desc(const ze_command_queue_desc_t& desc) {
   if (desc.priority > ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH) {
     throw Failure(ZE_RESULT_ERROR_INVALID_ENUMERATION, "desc.priority is unknown");
   }
-  // The NPU's numbers of structures are the core's too, with other meanings: they count in this chain only.
-  if (const auto* npu =
-          find_next<ze_command_queue_desc_npu_ext_2_t>(desc.pNext, ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC_NPU_EXT_2)) {
-    require_flags(npu->options, known_options, "options");
-    if (desc.mode == ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS &&
-        (npu->options & ZE_NPU_COMMAND_QUEUE_OPTION_DEVICE_SYNC) != 0) {
-      throw Failure(ZE_RESULT_ERROR_INVALID_ENUMERATION, "a synchronous queue cannot have the device sync option");
-    }
-  }
+  check_queue_extensions(desc);
 }
 
 CommandQueue::CommandQueue(std::shared_ptr<Context> context, const ze_command_queue_desc_t& desc)
@@ -127,16 +119,6 @@ ze_result_t api::zeCommandQueueGetMode(ze_command_queue_handle_t queue, ze_comma
 ze_result_t api::zeCommandQueueGetPriority(ze_command_queue_handle_t queue, ze_command_queue_priority_t* priority) {
   const auto found = find<CommandQueue>(queue);
   require(priority, "pPriority") = found->priority;
-  return ZE_RESULT_SUCCESS;
-}
-
-// A hint to the scheduler of the hardware; there is none here.
-ze_result_t api::command_queue_pfnSetWorkloadType(ze_command_queue_handle_t queue,
-                                                  ze_command_queue_workload_type_t type) {
-  find<CommandQueue>(queue);
-  if (type != ZE_WORKLOAD_TYPE_DEFAULT && type != ZE_WORKLOAD_TYPE_BACKGROUND) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_ENUMERATION, "workload type is unknown");
-  }
   return ZE_RESULT_SUCCESS;
 }
 

@@ -11,6 +11,8 @@ namespace softdriver {
 
 // The checks of a queue description, also for immediate lists.
 void check_queue_desc(const ze_command_queue_desc_t& desc);
+// What a driver of its own kind has in the description's chain.
+void check_queue_extensions(const ze_command_queue_desc_t& desc);
 // INVALID_ARGUMENT for a queue group that the device does not have.
 void check_ordinal(uint32_t ordinal);
 

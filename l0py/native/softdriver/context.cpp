@@ -27,21 +27,4 @@ ze_result_t api::zeContextGetStatus(ze_context_handle_t hContext) {
   return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t api::context_pfnSetProperties(ze_context_handle_t hContext,
-                                          ze_context_properties_npu_ext_t* ContextProperties) {
-  auto context = find<Context>(hContext);
-  const auto& properties = require(ContextProperties, "ContextProperties");
-  if (properties.stype != ZE_STRUCTURE_TYPE_CONTEXT_PROPERTIES_NPU_EXT) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "ContextProperties has a wrong stype");
-  }
-  require_flags(properties.options, ZE_NPU_CONTEXT_OPTION_IDLE_OPTIMIZATIONS, "ContextProperties->options");
-  context->options = properties.options;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::context_pfnReleaseMemory(ze_context_handle_t hContext) {
-  find<Context>(hContext);  // no memory is kept back between uses, so there is none to give up
-  return ZE_RESULT_SUCCESS;
-}
-
 }  // namespace softdriver

@@ -4,11 +4,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <system_error>
 
+#include "behaviour.hpp"
+#include "environment.hpp"
 #include "faults.hpp"
 #include "record.hpp"
 
@@ -20,14 +21,11 @@ constexpr uint32_t interface_version = 1;
 constexpr uint32_t record_calls = 1;
 constexpr uint32_t record_executions = 2;
 
-// Null when no record is asked for.
-const char* record_path() noexcept {
-  const char* path = std::getenv("L0PY_SOFTDRIVER_RECORD");
-  return path != nullptr && *path != '\0' ? path : nullptr;
-}
+// Empty when no record is asked for.
+std::string record_path() noexcept { return platform::environment(identity.record_variable); }
 
-void write_record(const char* path) {
-  std::FILE* file = std::fopen(path, "w");
+void write_record(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) {
     throw std::system_error(errno, std::generic_category(), path);
   }
@@ -38,18 +36,18 @@ void write_record(const char* path) {
   }
 }
 
-// With L0PY_SOFTDRIVER_RECORD=path, records from load to exit and writes the record there.
+// With a path in the environment, records from load to exit and writes the record there.
 class RecordFile {
  public:
   RecordFile() noexcept {
-    if (record_path() != nullptr) {
+    if (!record_path().empty()) {
       start_recording();
     }
   }
 
   ~RecordFile() {
-    const char* path = record_path();
-    if (path == nullptr || getpid() != owner_) {  // a forked child must not write over its parent's
+    const std::string path = record_path();
+    if (path.empty() || getpid() != owner_) {  // a forked child must not write over its parent's
       return;
     }
     try {
@@ -105,6 +103,10 @@ size_t l0sd_record_json(char* buffer, size_t size) try {
   return text.size() + 1;
 } catch (const std::exception&) {
   return 0;
+}
+
+ze_result_t l0sd_imitate(const char* release) {
+  return imitate(release) ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_ARGUMENT;
 }
 
 ze_result_t l0sd_memory_limit(uint64_t bytes) {

@@ -24,6 +24,9 @@ ZE_APIEXPORT void l0sd_record_reset(void);
 // the host has no memory left.
 ZE_APIEXPORT size_t l0sd_record_json(char* buffer, size_t size);
 
+// Behaves from now on as that release of the driver does. INVALID_ARGUMENT: it can imitate none of this name.
+ZE_APIEXPORT ze_result_t l0sd_imitate(const char* release);
+
 // The most bytes that allocations of all contexts may have together; 0 lifts the limit.
 ZE_APIEXPORT ze_result_t l0sd_memory_limit(uint64_t bytes);
 

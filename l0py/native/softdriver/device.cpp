@@ -1,47 +1,14 @@
 #include "device.hpp"
 
 #include <chrono>
-#include <cstring>
 
+#include "behaviour.hpp"
 #include "memory.hpp"
+#include "properties.hpp"
 #include "softdriver_functions.hpp"
+#include "text.hpp"
 
 namespace softdriver {
-namespace {
-
-// Lunar Lake's NPU, as far as programs go by numbers; the name says what it really is.
-constexpr char device_name[] = "l0py software NPU";
-constexpr uint32_t intel_vendor_id = 0x8086;
-constexpr uint32_t lunar_lake_npu_id = 0x643e;
-constexpr ze_device_uuid_t device_uuid{
-    {0x80, 0xd1, 0xd1, 0x1e, 0xb7, 0x38, 0x11, 0xea, 0xb3, 0xde, 0x02, 0x42, 0xac, 0x13, 0x00, 0x04}};
-constexpr ze_device_luid_ext_t device_luid{{'l', '0', 'p', 'y', '-', 'n', 'p', 'u'}};
-constexpr uint32_t clock_hertz = 1'950'000'000;  // NPU drivers give hertz, not the specification's megahertz
-constexpr uint32_t tiles = 6;
-constexpr uint32_t operations_per_tile = 4096;
-
-// An output structure that may be filled.
-template <class T>
-T& checked(T* properties, ze_structure_type_t stype, const char* name) {
-  T& result = require(properties, name);
-  require_stype(result.stype, stype, name);
-  return result;
-}
-
-// Fills a structure and leaves what the caller put in its head.
-template <class T>
-void fill(T& properties, T values) {
-  values.stype = properties.stype;
-  values.pNext = properties.pNext;
-  properties = values;
-}
-
-template <size_t size>
-void copy_name(char (&to)[size], const char* name) {
-  std::strncpy(to, name, size - 1);
-}
-
-}  // namespace
 
 uint64_t device_memory_size() noexcept {
   static const uint64_t bytes = physical_memory() / page_size * page_size;
@@ -73,70 +40,15 @@ ze_result_t api::zeDeviceGetSubDevices(ze_device_handle_t hDevice, uint32_t* pCo
   return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t api::zeDeviceGetProperties(ze_device_handle_t hDevice, ze_device_properties_t* pDeviceProperties) {
-  find<Device>(hDevice);
-  auto& properties = require(pDeviceProperties, "pDeviceProperties");
-  // The timer's unit hangs on which of the two the caller knows: nanoseconds per tick, or ticks per second.
-  const bool ticks = properties.stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
-  if (!ticks) {
-    require_stype(properties.stype, ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, "pDeviceProperties");
-  }
-  ze_device_properties_t values{};
-  values.type = ZE_DEVICE_TYPE_VPU;
-  values.vendorId = intel_vendor_id;
-  values.deviceId = lunar_lake_npu_id;
-  values.flags = ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
-  values.coreClockRate = clock_hertz;
-  values.maxMemAllocSize = max_allocation_size();
-  values.maxHardwareContexts = 128;
-  values.maxCommandQueuePriority = ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH;
-  values.numThreadsPerEU = 1;
-  values.physicalEUSimdWidth = operations_per_tile;
-  values.numEUsPerSubslice = 1;
-  values.numSubslicesPerSlice = 1;
-  values.numSlices = tiles;
-  values.timerResolution = ticks ? device_ticks_per_second : 1'000'000'000 / device_ticks_per_second;
-  values.timestampValidBits = 64;
-  values.kernelTimestampValidBits = 64;
-  values.uuid = device_uuid;
-  copy_name(values.name, device_name);
-  fill(properties, values);
-  if (auto* luid =
-          find_next<ze_device_luid_ext_properties_t>(properties.pNext, ZE_STRUCTURE_TYPE_DEVICE_LUID_EXT_PROPERTIES)) {
-    luid->luid = device_luid;
-    luid->nodeMask = 1;
-  }
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetComputeProperties(ze_device_handle_t hDevice,
-                                              ze_device_compute_properties_t* pComputeProperties) {
-  find<Device>(hDevice);
-  auto& properties = checked(pComputeProperties, ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES, "pComputeProperties");
-  ze_device_compute_properties_t values{};  // it runs graphs, not kernels: groups of one
-  values.maxTotalGroupSize = 1;
-  values.maxGroupSizeX = values.maxGroupSizeY = values.maxGroupSizeZ = 1;
-  values.maxGroupCountX = values.maxGroupCountY = values.maxGroupCountZ = 1;
-  fill(properties, values);
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetModuleProperties(ze_device_handle_t hDevice,
-                                             ze_device_module_properties_t* pModuleProperties) {
-  find<Device>(hDevice);
-  auto& properties = checked(pModuleProperties, ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES, "pModuleProperties");
-  fill(properties, {});  // no modules
-  return ZE_RESULT_SUCCESS;
-}
-
 ze_result_t api::zeDeviceGetCommandQueueGroupProperties(
     ze_device_handle_t hDevice, uint32_t* pCount, ze_command_queue_group_properties_t* pCommandQueueGroupProperties) {
   find<Device>(hDevice);
-  if (entries_to_fill(pCount, pCommandQueueGroupProperties, queue_group_count) == 1) {
-    auto& properties = checked(pCommandQueueGroupProperties, ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES,
+  const uint32_t entries = entries_to_fill(pCount, pCommandQueueGroupProperties, identity.queue_group_count);
+  for (uint32_t i = 0; i < entries; ++i) {
+    auto& properties = checked(pCommandQueueGroupProperties + i, ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES,
                                "pCommandQueueGroupProperties");
-    properties.flags = ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE | ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY;
-    properties.maxMemoryFillPatternSize = max_fill_pattern;
+    properties.flags = identity.queue_groups[i].flags;
+    properties.maxMemoryFillPatternSize = identity.queue_groups[i].max_fill_pattern;
     properties.numQueues = 1;
   }
   return ZE_RESULT_SUCCESS;
@@ -149,70 +61,16 @@ ze_result_t api::zeDeviceGetMemoryProperties(ze_device_handle_t hDevice, uint32_
     auto& properties = checked(pMemProperties, ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES, "pMemProperties");
     ze_device_memory_properties_t values{};
     values.totalSize = device_memory_size();
-    copy_name(values.name, "DDR");
+    copy_text(values.name, "DDR");
     fill(properties, values);
   }
   return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t api::zeDeviceGetMemoryAccessProperties(ze_device_handle_t hDevice,
-                                                   ze_device_memory_access_properties_t* pMemAccessProperties) {
-  find<Device>(hDevice);
-  auto& properties =
-      checked(pMemAccessProperties, ZE_STRUCTURE_TYPE_DEVICE_MEMORY_ACCESS_PROPERTIES, "pMemAccessProperties");
-  properties.hostAllocCapabilities = ZE_MEMORY_ACCESS_CAP_FLAG_RW;
-  properties.deviceAllocCapabilities = ZE_MEMORY_ACCESS_CAP_FLAG_RW;
-  properties.sharedSingleDeviceAllocCapabilities = ZE_MEMORY_ACCESS_CAP_FLAG_RW;
-  properties.sharedCrossDeviceAllocCapabilities = 0;
-  properties.sharedSystemAllocCapabilities = 0;  // the host's pages have to be imported
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetCacheProperties(ze_device_handle_t hDevice, uint32_t* pCount,
-                                            ze_device_cache_properties_t*) {
-  find<Device>(hDevice);
-  require(pCount, "pCount") = 0;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetImageProperties(ze_device_handle_t hDevice,
-                                            ze_device_image_properties_t* pImageProperties) {
-  find<Device>(hDevice);
-  auto& properties = checked(pImageProperties, ZE_STRUCTURE_TYPE_DEVICE_IMAGE_PROPERTIES, "pImageProperties");
-  fill(properties, {});  // no images
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetExternalMemoryProperties(
-    ze_device_handle_t hDevice, ze_device_external_memory_properties_t* pExternalMemoryProperties) {
-  find<Device>(hDevice);
-  auto& properties = checked(pExternalMemoryProperties, ZE_STRUCTURE_TYPE_DEVICE_EXTERNAL_MEMORY_PROPERTIES,
-                             "pExternalMemoryProperties");
-  properties.memoryAllocationImportTypes =
-      ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF | ZE_EXTERNAL_MEMORY_TYPE_FLAG_STANDARD_ALLOCATION;
-  properties.memoryAllocationExportTypes = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
-  properties.imageImportTypes = 0;
-  properties.imageExportTypes = 0;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetP2PProperties(ze_device_handle_t hDevice, ze_device_handle_t hPeerDevice,
-                                          ze_device_p2p_properties_t* pP2PProperties) {
-  find<Device>(hDevice);
-  find<Device>(hPeerDevice);
-  checked(pP2PProperties, ZE_STRUCTURE_TYPE_DEVICE_P2P_PROPERTIES, "pP2PProperties").flags = 0;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDevicePciGetPropertiesExt(ze_device_handle_t hDevice, ze_pci_ext_properties_t* pPciProperties) {
-  find<Device>(hDevice);
-  auto& properties = checked(pPciProperties, ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES, "pPciProperties");
-  properties.address = {0, 0, 0xb, 0};  // where that NPU sits in every machine that has one
-  properties.maxSpeed = {-1, -1, -1};   // unknown
-  return ZE_RESULT_SUCCESS;
-}
-
 ze_result_t api::zeDeviceGetStatus(ze_device_handle_t hDevice) {
+  if (!behaviour().device_status) {
+    throw Failure(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, "the driver does not tell a device's status");
+  }
   find<Device>(hDevice);
   return ZE_RESULT_SUCCESS;
 }

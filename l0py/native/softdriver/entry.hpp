@@ -6,6 +6,7 @@
 #include <new>
 #include <type_traits>
 
+#include "behaviour.hpp"
 #include "faults.hpp"
 #include "record.hpp"
 #include "result.hpp"
@@ -32,12 +33,15 @@ inline ze_result_t unsupported() noexcept {
   return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
 }
 
-// Runs `body` (an implementation) and answers a result code, whatever happens in it.
+// Runs `body` (an implementation) and answers a result code, whatever happens in it. `since`: the API version that
+// brought the function.
 template <class Body, class... Arguments>
-ze_result_t enter(Function function, Body&& body, Arguments... arguments) noexcept {
+ze_result_t enter(Function function, uint32_t since, Body&& body, Arguments... arguments) noexcept {
   ze_result_t result = ZE_RESULT_SUCCESS;
   if (take_fault(function, &result)) {
     set_last_error("injected fault");
+  } else if (since > static_cast<uint32_t>(behaviour().newest_functions)) {
+    result = unsupported();
   } else {
     try {
       result = body();

@@ -34,6 +34,14 @@ class Event final : public Object {
   // The handle is gone: hosts stop waiting. Commands that hold the event go on.
   void abandon() noexcept;
 
+  // When the command that completes the event ran, in the device's ticks.
+  void ran(uint64_t begin, uint64_t end) noexcept {
+    began = begin;
+    ended = end;
+  }
+  std::atomic<uint64_t> began{0};
+  std::atomic<uint64_t> ended{0};
+
   Signal signal;
   const Home home;
   const std::shared_ptr<EventPool> pool;

@@ -10,10 +10,13 @@ namespace softdriver {
 // The locks of the process as a whole, each held for moments only, in the order in which one may be taken under
 // another. A fork waits for them, so that the child finds them free.
 enum class Lock : uint8_t {
-  system,       // making the driver and its device
-  objects,      // the register of handles
-  allocations,  // the blocks of all contexts
-  places,       // those of all pools
+  system,        // making the driver and its device
+  objects,       // the register of handles
+  reservations,  // of virtual memory
+  allocations,   // the blocks of all contexts
+  pools,         // what is taken of memory that blocks share
+  exports,       // descriptors that the driver keeps and gives out again
+  places,        // those of all pools
   faults,
   record,
   memory,  // how much of it is in use

@@ -1,13 +1,18 @@
 #include "loader_handles.hpp"
 
-#include <dlfcn.h>
-
 #include <atomic>
 
 #include "pages.hpp"
+#include "shared_library.hpp"
 
 namespace softdriver {
 namespace {
+
+#ifdef _WIN32
+constexpr char loader_name[] = "ze_loader.dll";
+#else
+constexpr char loader_name[] = "libze_loader.so.1";
+#endif
 
 using Translate = ze_result_t(ZE_APICALL*)(zel_handle_type_t, void*, void**);
 
@@ -16,8 +21,8 @@ Translate find_translate() noexcept {
   static std::atomic<Translate> known{nullptr};
   Translate translate = known.load(std::memory_order_acquire);
   if (translate == nullptr) {
-    if (void* loader = dlopen("libze_loader.so.1", RTLD_NOLOAD | RTLD_LAZY)) {
-      translate = reinterpret_cast<Translate>(dlsym(loader, "zelLoaderTranslateHandle"));
+    if (void* loader = platform::loaded_library(loader_name)) {
+      translate = reinterpret_cast<Translate>(platform::find_symbol(loader, "zelLoaderTranslateHandle"));
       known.store(translate, std::memory_order_release);
     }
   }
@@ -35,6 +40,8 @@ bool loader_type(Kind kind, zel_handle_type_t* type) noexcept {
     case Kind::fence: *type = ZEL_HANDLE_FENCE; return true;
     case Kind::event_pool: *type = ZEL_HANDLE_EVENT_POOL; return true;
     case Kind::event: *type = ZEL_HANDLE_EVENT; return true;
+    case Kind::image: *type = ZEL_HANDLE_IMAGE; return true;
+    case Kind::physical_mem: *type = ZEL_HANDLE_PHYSICAL_MEM; return true;
     default: return false;
   }
 }

@@ -5,7 +5,9 @@
 
 #include "context.hpp"
 #include "device.hpp"
+#include "exports.hpp"
 #include "fork.hpp"
+#include "pool.hpp"
 #include "record.hpp"
 #include "softdriver_functions.hpp"
 
@@ -13,7 +15,7 @@ namespace softdriver {
 namespace {
 
 std::atomic<uint64_t> next_id{1};
-std::atomic<uint64_t> live_blocks[3];
+std::atomic<uint64_t> live_blocks[origin_count];
 
 std::atomic<uint64_t>& live(Origin origin) noexcept { return live_blocks[static_cast<size_t>(origin)]; }
 
@@ -23,21 +25,19 @@ std::shared_ptr<Allocation> find_block(ze_context_handle_t context, const void* 
 }
 
 // Not thrown: programs ask about every address of theirs, and an exception costs forty times the lookup.
-ze_result_t unknown_address() noexcept {
+ze_result_t unknown_address(ze_result_t result) noexcept {
   set_last_error("the context has no memory at this address");
-  return ZE_RESULT_ERROR_NOT_AVAILABLE;
+  return result;
 }
 
-// The caller owns and closes what it gets: a new descriptor for every query.
-int export_descriptor(const Allocation& block) {
-  if (!block.descriptor.valid()) {
-    throw Failure(ZE_RESULT_ERROR_NOT_AVAILABLE, "the memory was not allocated for export");
+uint64_t told_page_size(const Allocation& block) noexcept {
+  constexpr uint64_t medium = 64 * 1024;
+  constexpr uint64_t large = 2 * 1024 * 1024;
+  const PageSizes sizes = behaviour().page_sizes;
+  if (sizes == PageSizes::by_type_and_size && block.size >= large) {
+    return large;
   }
-  Descriptor copy = duplicate(block.descriptor.get());
-  if (!copy.valid()) {
-    throw Failure(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY, "no new descriptor: " + system_error_text());
-  }
-  return copy.release();
+  return sizes == PageSizes::small || block.type == ZE_MEMORY_TYPE_HOST ? page_size : medium;
 }
 
 }  // namespace
@@ -47,12 +47,18 @@ Allocation::Allocation(Origin origin) noexcept : origin(origin), id(next_id.fetc
 }
 
 Allocation::~Allocation() {
+  end_exports(*this);
   if (mapped != 0) {
     unmap_pages(base, mapped);
+  }
+  if (pool != nullptr) {
+    pool->give_back(base);
   }
   release_memory(accounted);
   live(origin).fetch_sub(1, std::memory_order_relaxed);
 }
+
+size_t Allocation::offset_in_export() const noexcept { return pool != nullptr ? pool->offset(base) : 0; }
 
 bool Allocation::holds(const void* address, size_t bytes) const noexcept {
   const auto first = reinterpret_cast<uintptr_t>(base);
@@ -102,13 +108,26 @@ std::shared_ptr<Allocation> Allocations::find(const void* address) const {
   return found != blocks_.end() && found->first <= wanted ? found->second : nullptr;
 }
 
-std::shared_ptr<Allocation> Allocations::take(const void* base) {
+std::shared_ptr<Allocation> Allocations::take(const void* address) {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
   std::lock_guard lock(process_lock(Lock::allocations));
-  auto found = blocks_.find(reinterpret_cast<uintptr_t>(base));
-  if (found == blocks_.end()) {
+  auto found = first_behind(wanted);
+  if (found == blocks_.end() || found->first > wanted) {
     return nullptr;
   }
-  auto block = std::move(found->second);
+  const Allocation& there = *found->second;
+  const bool whole = found->first == wanted || (behaviour().frees_from_within && there.pool == nullptr);
+  return whole && there.origin != Origin::mapping ? take_at(found) : nullptr;
+}
+
+std::shared_ptr<Allocation> Allocations::take_mapping(const void* base) {
+  std::lock_guard lock(process_lock(Lock::allocations));
+  auto found = blocks_.find(reinterpret_cast<uintptr_t>(base));
+  return found != blocks_.end() && found->second->origin == Origin::mapping ? take_at(found) : nullptr;
+}
+
+std::shared_ptr<Allocation> Allocations::take_at(Blocks::const_iterator found) {
+  auto block = found->second;
   blocks_.erase(found);
   return block;
 }
@@ -120,46 +139,54 @@ void Allocations::clear() {
 }
 
 BlockFigures block_figures() noexcept {
-  return {live(Origin::created), live(Origin::imported_fd), live(Origin::imported_pages)};
+  return {live(Origin::created), live(Origin::imported_fd), live(Origin::imported_pages), live(Origin::mapping)};
+}
+
+void free_memory(Context& context, void* address) {
+  require(address, "ptr");
+  const auto block = context.allocations.take(address);
+  if (block == nullptr) {
+    throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "not the start of an allocation of this context");
+  }
+  end_exports(*block);  // at once, though a command in flight may still hold the memory
 }
 
 ze_result_t api::zeMemFree(ze_context_handle_t hContext, void* ptr) {
-  auto context = find<Context>(hContext);
-  require(ptr, "ptr");
-  if (context->allocations.take(ptr) == nullptr) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "not the start of an allocation of this context");
-  }
+  free_memory(*find<Context>(hContext), ptr);
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeMemGetAllocProperties(ze_context_handle_t hContext, const void* ptr,
-                                         ze_memory_allocation_properties_t* pMemAllocProperties, ze_device_handle_t*) {
-  // Like Intel's NPU driver, this one leaves `phDevice` as it is.
+                                         ze_memory_allocation_properties_t* pMemAllocProperties,
+                                         ze_device_handle_t* phDevice) {
   auto& properties = require(pMemAllocProperties, "pMemAllocProperties");
   require_stype(properties.stype, ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES, "pMemAllocProperties");
-  auto block = find_block(hContext, ptr);
+  const auto block = find_block(hContext, ptr);
+  if (block == nullptr && behaviour().foreign_is_unknown) {
+    properties.type = ZE_MEMORY_TYPE_UNKNOWN;
+    return ZE_RESULT_SUCCESS;
+  }
   if (block == nullptr) {
-    return unknown_address();
+    return unknown_address(ZE_RESULT_ERROR_NOT_AVAILABLE);
   }
-  auto* wanted =
-      find_next<ze_external_memory_export_fd_t>(properties.pNext, ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD);
-  // Another kind of descriptor is passed over with SUCCESS, which Intel's NPU driver does too.
-  if (wanted != nullptr && wanted->flags == ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) {
-    wanted->fd = export_descriptor(*block);
-  }
+  answer_export_query(block, properties.pNext);
   properties.type = block->type;
   properties.id = block->id;
-  properties.pageSize = page_size;
+  properties.pageSize = told_page_size(*block);
+  if (behaviour().tells_device && phDevice != nullptr) {
+    const bool of_host = block->type == ZE_MEMORY_TYPE_HOST;
+    *phDevice = of_host ? nullptr : static_cast<ze_device_handle_t>(the_device().handle());
+  }
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t api::zeMemGetAddressRange(ze_context_handle_t hContext, const void* ptr, void** pBase, size_t* pSize) {
-  auto block = find_block(hContext, ptr);
+  const auto block = find_block(hContext, ptr);
   if (block == nullptr) {
-    return unknown_address();
+    return unknown_address(behaviour().foreign_range);
   }
   if (pBase != nullptr) {
-    *pBase = reinterpret_cast<void*>(block->device_address);  // as Intel's NPU driver: the device's view of it
+    *pBase = behaviour().cpu_ranges ? block->base : reinterpret_cast<void*>(block->device_address);
   }
   if (pSize != nullptr) {
     *pSize = block->size;

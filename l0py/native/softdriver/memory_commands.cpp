@@ -1,41 +1,15 @@
 // Commands on memory: copies, fills and time stamps.
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
-#include "command_list.hpp"
+#include "behaviour.hpp"
 #include "device.hpp"
+#include "memory_range.hpp"
 #include "softdriver_functions.hpp"
 
 namespace softdriver {
 namespace {
-
-// A piece of an allocation, which lives as long as the piece does.
-struct Range {
-  std::shared_ptr<Allocation> block;
-  std::byte* start;
-  size_t size;
-};
-
-// Memory that the context does not know is no memory of the device's. Each function of the NPU's driver has its own
-// result for that, `unknown`; a range that leaves its allocation is UNINITIALIZED for all of them.
-Range find_range(const CommandList& list, const void* address, size_t size, ze_result_t unknown) {
-  auto block = list.context->allocations.find(address);
-  if (block == nullptr) {
-    throw Failure(unknown, "memory that was not allocated or imported in the list's context");
-  }
-  if (!block->holds(address, size)) {
-    throw Failure(ZE_RESULT_ERROR_UNINITIALIZED, "the range ends past the end of its allocation");
-  }
-  return {std::move(block), static_cast<std::byte*>(const_cast<void*>(address)), size};
-}
-
-Range find_writable(const CommandList& list, void* address, size_t size, ze_result_t unknown) {
-  Range range = find_range(list, address, size, unknown);
-  if (range.block->read_only) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "the memory was imported for reading only");
-  }
-  return range;
-}
 
 class Copy final : public Command {
  public:
@@ -49,13 +23,11 @@ class Copy final : public Command {
 
 class Fill final : public Command {
  public:
-  Fill(Range to, const void* pattern, size_t length) : to_(std::move(to)), length_(length) {
-    std::memcpy(pattern_, pattern, length);
-  }
+  Fill(Range to, const std::byte* pattern, size_t length) : to_(std::move(to)), pattern_(pattern, pattern + length) {}
   // Doubles what is already filled until all is.
   void run() override {
-    size_t filled = std::min(length_, to_.size);
-    std::memcpy(to_.start, pattern_, filled);
+    size_t filled = std::min(pattern_.size(), to_.size);
+    std::memcpy(to_.start, pattern_.data(), filled);
     while (filled < to_.size) {
       const size_t more = std::min(filled, to_.size - filled);
       std::memcpy(to_.start + filled, to_.start, more);
@@ -65,8 +37,7 @@ class Fill final : public Command {
 
  private:
   const Range to_;
-  const size_t length_;
-  std::byte pattern_[max_fill_pattern] = {};
+  const std::vector<std::byte> pattern_;
 };
 
 class WriteTimestamp final : public Command {
@@ -100,12 +71,14 @@ ze_result_t api::zeCommandListAppendMemoryFill(ze_command_list_handle_t list, vo
                                                uint32_t wait_count, ze_event_handle_t* waits) {
   const auto found = find<CommandList>(list);
   require(static_cast<std::byte*>(to), "ptr");
-  require(static_cast<const std::byte*>(pattern), "pattern");
-  if (pattern_size != 1 && pattern_size != 2 && pattern_size != max_fill_pattern) {
-    throw Failure(ZE_RESULT_ERROR_INVALID_SIZE, "a fill pattern has 1, 2 or 4 bytes");
+  const auto* bytes = &require(static_cast<const std::byte*>(pattern), "pattern");
+  const size_t longest = identity.queue_groups[found->ordinal].max_fill_pattern;
+  if (pattern_size == 0 || pattern_size > longest || (pattern_size & (pattern_size - 1)) != 0) {
+    throw Failure(ZE_RESULT_ERROR_INVALID_SIZE,
+                  "a fill pattern has 1, 2, 4, ... bytes, at most " + std::to_string(longest));
   }
   auto range = find_writable(*found, to, size, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-  found->append(std::make_shared<Fill>(std::move(range), pattern, pattern_size), signal, wait_count, waits);
+  found->append(std::make_shared<Fill>(std::move(range), bytes, pattern_size), signal, wait_count, waits);
   return ZE_RESULT_SUCCESS;
 }
 

@@ -64,6 +64,8 @@ const char* kind_name(Kind kind) noexcept {
     case Kind::build_log: return "build_log";
     case Kind::profiling_pool: return "profiling_pool";
     case Kind::profiling_query: return "profiling_query";
+    case Kind::image: return "image";
+    case Kind::physical_mem: return "physical_mem";
   }
   return "object";
 }

@@ -25,6 +25,8 @@ enum class Kind : uint8_t {
   build_log,
   profiling_pool,
   profiling_query,
+  image,
+  physical_mem,
 };
 const char* kind_name(Kind kind) noexcept;
 

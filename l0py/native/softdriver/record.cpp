@@ -111,7 +111,7 @@ std::string json_memory() {
   return "{" + json_field("now", figures.now) + "," + json_field("peak", figures.peak) + "," +
          json_field("limit", figures.limit) + "," + json_field("blocks", blocks.created) + "," +
          json_field("imported_fds", blocks.imported_fds) + "," + json_field("imported_pages", blocks.imported_pages) +
-         "}";
+         "," + json_field("mappings", blocks.mappings) + "}";
 }
 
 }  // namespace

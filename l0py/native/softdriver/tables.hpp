@@ -3,8 +3,8 @@
 
 namespace softdriver {
 
-// The table of an NPU extension (`ZE_extension_graph`, ...), or null.
-void* npu_extension_table(const char* name) noexcept;
+// The function table of an extension (`ZE_extension_graph`, ...), or null.
+void* extension_table(const char* name) noexcept;
 // An implemented function of the API, or null.
 void* entry_point(const char* name) noexcept;
 

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "device.hpp"
 #include "event.hpp"
 
 #ifndef _WIN32
@@ -65,7 +66,7 @@ class Workers {
 
 std::atomic<Workers*> current_workers{nullptr};
 
-void settle_workers() {
+[[maybe_unused]] void settle_workers() {
   Workers* workers = current_workers.load();
   if (workers != nullptr && !workers->left()) {
     workers->settle();
@@ -105,7 +106,7 @@ Outcome run_command(Command& command) noexcept {
 }  // namespace
 
 Worker::Worker() {
-  const SignalsBlocked blocked;
+  [[maybe_unused]] const SignalsBlocked blocked;
   all_workers().add(this);
   try {
     thread_ = std::thread([this] { loop(); });
@@ -201,10 +202,12 @@ Outcome Worker::run(const Job& job) noexcept {
       for (auto wait = step.waits.begin(); wait != step.waits.end() && outcome == nullptr; ++wait) {
         outcome = wait_for(**wait);
       }
+      const uint64_t begin = device_ticks();
       if (outcome == nullptr && step.command != nullptr) {
         outcome = run_command(*step.command);
       }
       if (step.signal != nullptr) {
+        step.signal->ran(begin, device_ticks());
         step.signal->signal.complete(outcome);
       }
     }

@@ -11,7 +11,6 @@
 
 #include <cerrno>
 #include <system_error>
-#include <utility>
 
 // Newer than the headers of some systems that this is built on.
 #ifndef MADV_POPULATE_READ
@@ -76,16 +75,9 @@ bool kernel_can_populate() noexcept {
 
 Descriptor::~Descriptor() {
   if (valid()) {
-    close(number_);
+    close(handle_);
   }
 }
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
-int Descriptor::release() noexcept { return std::exchange(number_, -1); }
 
 Descriptor create_memory(size_t bytes) noexcept {
   Descriptor memory(memfd_create("l0py", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -102,30 +94,30 @@ Descriptor create_memory(size_t bytes) noexcept {
   return memory;
 }
 
-Descriptor duplicate(int descriptor) noexcept {
-  return Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, first_free_descriptor));
+Descriptor duplicate(SystemHandle handle) noexcept {
+  return Descriptor(fcntl(handle, F_DUPFD_CLOEXEC, first_free_descriptor));
 }
 
-size_t memory_size(int descriptor) noexcept {
+size_t memory_size(SystemHandle handle) noexcept {
   struct statfs system;
   struct stat status;
-  if (fstatfs(descriptor, &system) != 0 || fstat(descriptor, &status) != 0) {
+  if (fstatfs(handle, &system) != 0 || fstat(handle, &status) != 0) {
     return 0;
   }
   const auto kind = static_cast<unsigned long>(system.f_type);
   off_t bytes = 0;
   if (kind == DMA_BUF_MAGIC) {
-    bytes = lseek(descriptor, 0, SEEK_END);  // its only use there: a dma-buf has no position
+    bytes = lseek(handle, 0, SEEK_END);  // its only use there: a dma-buf has no position
   } else if ((kind == TMPFS_MAGIC || kind == HUGETLBFS_MAGIC) && S_ISREG(status.st_mode)) {
     bytes = status.st_size;  // seeking would move a position that the caller shares
   }
   return bytes > 0 ? static_cast<size_t>(bytes) : 0;
 }
 
-std::byte* map_pages(int descriptor, size_t bytes, size_t alignment, bool writable) noexcept {
+std::byte* map_pages(SystemHandle handle, size_t bytes, size_t alignment, bool writable) noexcept {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  return alignment <= page_size ? map_anywhere(descriptor, bytes, protection)
-                                : map_aligned(descriptor, bytes, alignment, protection);
+  return alignment <= page_size ? map_anywhere(handle, bytes, protection)
+                                : map_aligned(handle, bytes, alignment, protection);
 }
 
 void unmap_pages(std::byte* base, size_t bytes) noexcept { munmap(base, bytes); }

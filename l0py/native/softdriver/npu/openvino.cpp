@@ -1,16 +1,12 @@
 #include "openvino.hpp"
 
-#include <dlfcn.h>
-#include <link.h>
-
-#include <climits>
 #include <map>
 #include <mutex>
 
 #include "fork.hpp"
 #include "model_error.hpp"
 #include "result.hpp"
-#include "text.hpp"
+#include "shared_library.hpp"
 
 // The C interface, as far as it is used. `ov_status_e` is an int of which 0 means success.
 struct ov_shape {
@@ -31,6 +27,12 @@ namespace softdriver::openvino {
 namespace {
 
 using Reason = ModelError::Reason;
+
+#ifdef _WIN32
+constexpr char core_file[] = "openvino.dll";
+#else
+constexpr char core_file[] = "libopenvino.so";
+#endif
 
 struct Functions {
   const char* (*get_error_info)(int);
@@ -63,35 +65,16 @@ struct Functions {
   void (*profiling_info_list_free)(ov_profiling_info_list*);
 };
 
-// The path of the OpenVINO library in this process, or empty.
-std::string loaded_openvino() {
-  using Path = char[PATH_MAX];
-  Path path = "";
-  // The function that calls this one is C's: nothing may be thrown through it.
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* found) noexcept {
-        const std::string_view name = info->dlpi_name == nullptr ? "" : info->dlpi_name;
-        const std::string_view file = name.substr(name.rfind('/') + 1);
-        if (file.substr(0, 14) != "libopenvino.so") {
-          return 0;
-        }
-        copy_text(*static_cast<Path*>(found), name);
-        return 1;
-      },
-      path);
-  return path;
-}
-
 template <class Function>
 void load(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
+  function = reinterpret_cast<Function>(platform::find_symbol(library, name));
   if (function == nullptr) {
     throw ModelError(Reason::no_openvino, std::string("the OpenVINO C library lacks ") + name);
   }
 }
 
 Functions load_functions() {
-  const std::string core = loaded_openvino();
+  const std::string core = platform::loaded_library_path(core_file);
   if (core.empty()) {
     throw ModelError(Reason::no_openvino,
                      "no OpenVINO in this process: the software driver runs graphs with the OpenVINO that called it, "
@@ -99,12 +82,11 @@ Functions load_functions() {
   }
   // libopenvino.so.2641 lies beside libopenvino_c.so.2641.
   std::string path = core;
-  path.insert(path.rfind("libopenvino.so") + 11, "_c");
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  path.insert(path.find('.', path.find_last_of("/\\") + 1), "_c");
+  void* library = platform::open_library(path.c_str());
   if (library == nullptr) {
-    const char* reason = dlerror();
-    throw ModelError(Reason::no_openvino, "OpenVINO is loaded from " + core +
-                                              ", but not its C library: " + (reason == nullptr ? path : reason));
+    throw ModelError(Reason::no_openvino, "OpenVINO is loaded from " + core + ", but not its C library " + path + ": " +
+                                              platform::library_error());
   }
   Functions f{};
   load(library, "ov_get_error_info", f.get_error_info);

@@ -15,6 +15,8 @@
 
 namespace softdriver {
 
+inline constexpr uint32_t graph_extension_version = ZE_GRAPH_EXT_VERSION_1_16;
+
 class Graph final : public Object {
  public:
   using Handle = ze_graph_handle_t;
