@@ -7,7 +7,7 @@
 from types import ModuleType as _ModuleType
 
 try:
-    from . import dmabuf, errors, lib, loader
+    from . import dmabuf, errors, interop, lib, loader
 except ModuleNotFoundError as _error:
     if _error.name != "l0py._ffi":
         raise
@@ -33,7 +33,10 @@ from .errors import (
     NotSupported,
     OutOfMemory,
 )
+from .image import Image, ImageProperties
+from .ipc import IpcHandle
 from .memory import AllocationProperties, Memory
+from .physical_memory import PhysicalMemory, VirtualRange
 
 __version__ = "0.1.0"
 
@@ -51,8 +54,11 @@ __all__ = [
     "Error",
     "ExternalMemory",
     "FunctionMissing",
+    "Image",
+    "ImageProperties",
     "InUse",
     "InvalidArgument",
+    "IpcHandle",
     "LoaderNotFound",
     "Memory",
     "NoDevice",
@@ -60,11 +66,14 @@ __all__ = [
     "NotPermitted",
     "NotSupported",
     "OutOfMemory",
+    "PhysicalMemory",
     "QueueGroup",
+    "VirtualRange",
     "dmabuf",
     "drivers",
     "errors",
     "find_device",
+    "interop",
     "lib",
     "loader",
     "softdriver",

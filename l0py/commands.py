@@ -1,4 +1,4 @@
-"""Commands that a device carries out: copying and filling memory."""
+"""Commands that a device carries out: copying memory and images, filling memory."""
 
 from __future__ import annotations
 
@@ -82,7 +82,15 @@ class Transfers:
         data = ffi.new("char[]", pattern)
         self._run("zeCommandListAppendMemoryFill", target, lib.address(data), length, size)
 
-    def _run(self, append: str, *arguments: int) -> None:
+    def copy_to_image(self, image: int, source: int) -> None:
+        """Calls zeCommandListAppendImageCopyFromMemory for the whole image."""
+        self._run("zeCommandListAppendImageCopyFromMemory", image, source, ffi.NULL)
+
+    def copy_from_image(self, target: int, image: int) -> None:
+        """Calls zeCommandListAppendImageCopyToMemory for the whole image."""
+        self._run("zeCommandListAppendImageCopyToMemory", target, image, ffi.NULL)
+
+    def _run(self, append: str, *arguments: object) -> None:
         with self._lock, self._queue.held() as queue, self._list.held() as commands, self._fence.held() as fence:
             lists: CData = ffi.new("ze_command_list_handle_t[]", [commands])
             try:
@@ -94,6 +102,7 @@ class Transfers:
                 self._call("zeCommandListReset", commands)  # at once: a list may keep alive what it copied
             except BaseException:  # an interrupt leaves as much undone as an error
                 self.failed = True
+                lib.zeCommandQueueSynchronize(queue, _FOREVER)  # what the device still copies may be freed next
                 raise
 
     def _call(self, function: str, *arguments: object) -> None:

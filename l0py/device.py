@@ -69,10 +69,12 @@ class DeviceMemory(NamedTuple):
 
 
 class ExternalMemory(NamedTuple):
-    """The kinds of OS handles that allocations can be made from and exported as: `"dma_buf"`, ..."""
+    """The kinds of OS handles that allocations and images can be made from and exported as: `"dma_buf"`, ..."""
 
     imports: frozenset[str]
     exports: frozenset[str]
+    image_imports: frozenset[str] = frozenset()
+    image_exports: frozenset[str] = frozenset()
 
 
 class QueueGroup(NamedTuple):
@@ -161,8 +163,13 @@ class Device(Permanent):
         out = ffi.new("ze_device_external_memory_properties_t*", {"stype": structure})
         result = lib.zeDeviceGetExternalMemoryProperties(self.handle, out)
         self._check(result, "zeDeviceGetExternalMemoryProperties")
-        imports, exports = out.memoryAllocationImportTypes, out.memoryAllocationExportTypes
-        return ExternalMemory(_flags(imports, EXTERNAL_KINDS), _flags(exports, EXTERNAL_KINDS))
+        masks = (
+            out.memoryAllocationImportTypes,
+            out.memoryAllocationExportTypes,
+            out.imageImportTypes,
+            out.imageExportTypes,
+        )
+        return ExternalMemory(*(_flags(mask, EXTERNAL_KINDS) for mask in masks))
 
     @property
     def queue_groups(self) -> tuple[QueueGroup, ...]:
@@ -175,6 +182,18 @@ class Device(Permanent):
                 for i, g in enumerate(self._list(name, kind, structure))
             )
         return self._queue_groups
+
+    def can_access_peer(self, peer: Device) -> bool:
+        """Whether it reaches the memory of another device of its driver directly.
+
+        False for a device of another driver. Raises `NotSupported` where the driver does not tell (NPU drivers). Calls
+        zeDeviceCanAccessPeer.
+        """
+        if peer.driver != self.driver:
+            return False
+        out = ffi.new("ze_bool_t*")
+        self._check(lib.zeDeviceCanAccessPeer(self.handle, peer.handle, out), "zeDeviceCanAccessPeer")
+        return bool(out[0])
 
     def _list(self, function: str, kind: str, structure: int) -> Iterator[Any]:
         """What a function of the two-call pattern lists; an item is good until the next one is asked for."""

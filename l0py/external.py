@@ -1,61 +1,185 @@
 """Memory in and out by OS handles: what drivers do differently, settled in one place.
 
-Who closes a descriptor differs between drivers, and some answer SUCCESS to an import and hand out fresh memory. So the
-driver only ever gets duplicates, and what it did is looked at afterwards.
+Drivers differ in who closes a descriptor, and some answer SUCCESS to an import and hand out fresh memory. `policy` says
+how a driver does it: by what it is, and by watching it once where only that tells. Drivers only ever get duplicates.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import operator
 import os
-import resource
 import stat
+import sys
 import threading
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
 
 from . import lib
 from ._ffi import ffi
 from ._ffi import lib as _c
 from .device import EXTERNAL_KINDS
 from .dmabuf import Fd, buffer_size
-from .errors import BadDescriptor, Error, InvalidArgument, NotSupported, check, from_result
-from .handles import CData, collected, discard
+from .errors import BadDescriptor, Error, InvalidArgument, NotSupported, check
+from .handles import CData, Handle, collected, discard
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
+    from typing import Protocol, TypeAlias, TypeVar
 
-    from .device import Device
-    from .handles import Handle
+    from .context import Context
+    from .device import Device, ExternalMemory
+    from .driver import Driver
+    from .ntwin import NtHandle
+
+    if sys.platform == "win32":
+        Exported: TypeAlias = NtHandle
+    else:
+        Exported: TypeAlias = Fd
+    Owned = TypeVar("Owned", Fd, NtHandle)
 
     class HasFileno(Protocol):
         """Anything with a descriptor."""
 
         def fileno(self) -> int: ...
 
+    class HasHandle(Protocol):
+        """Anything with a Windows handle, a `ntwin.NtHandle` for one."""
+
+        @property
+        def handle(self) -> int: ...
+
 
 __all__: list[str] = []
 
-_SYSMEM_EXTENSION = "ZE_extension_external_memmap_sysmem"
-_DMA_BUF = EXTERNAL_KINDS["dma_buf"]
+#: Kinds that are descriptors; the others are Windows handles. `exportable=True` means the first that is offered.
+FD_KINDS = ("dma_buf", "opaque_fd")
+WIN32_KINDS = tuple(kind for kind in EXTERNAL_KINDS if kind not in FD_KINDS)
 
-#: What drivers answer when a descriptor is no dma-buf.
-_NO_DMA_BUF = (lib.ZE_RESULT_ERROR_INVALID_ARGUMENT, lib.ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)
-
-_import_lock = threading.Lock()
+_PROBED_BYTES = 4096
 
 
-def _after_fork_in_child() -> None:
-    """Another thread of the parent may have had the lock, and is not here to release it."""
-    global _import_lock
-    _import_lock = threading.Lock()
+class Policy(NamedTuple):
+    """How a driver treats OS handles; None where nobody could tell, so that it is watched each time."""
+
+    #: The kinds of memory (`"host"`, `"device"`, `"shared"`) that it really imports, and those that it exports.
+    imports: frozenset[str]
+    exports: frozenset[str]
+    #: Whether it closes a descriptor that it imported. One that it failed to import stays the caller's everywhere.
+    closes_imported: bool | None
+    #: Whether each export makes a new descriptor, which is the caller's; else it keeps one and always shows that.
+    exports_new: bool | None
+    #: The kinds of OS handles that the device offers.
+    offered: ExternalMemory
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+#: What was observed, by driver and release: who closes an imported descriptor, and whose an exported one is.
+_observed: dict[tuple[int, tuple[int, int], int], tuple[bool | None, bool | None]] = {}
 
-#: By driver: whether each export query makes a new descriptor, which the caller then owns.
-_new_fd_each_query: dict[int, bool] = {}
+
+def policy(context: Context, device: Device) -> Policy:
+    """How the device's driver treats OS handles, found out once for a context.
+
+    NPU drivers honour every import, and never keep or close a descriptor. Other drivers ignore imports of shared
+    memory, and before API 1.5 of host memory, with SUCCESS; what they do to descriptors changed between releases, and
+    is observed. Calls zeDriverGetApiVersion, zeDriverGetProperties and zeDeviceGetExternalMemoryProperties.
+    """
+    known = context._policies.get(device.handle)
+    if known is None:
+        known = context._policies[device.handle] = _decide(context, device)
+    return known
+
+
+def _decide(context: Context, device: Device) -> Policy:
+    driver, offered = device.driver, device.external_memory
+    host = {"host"} if driver.api_version >= (1, 5) else set()
+    if device.type == "npu":
+        return Policy(frozenset({"device", "shared"} | host), frozenset({"device"} | host), False, True, offered)
+    release = (driver.handle, driver.api_version, driver.properties.version)
+    try:
+        observed = _observed.get(release) or _observe(context, device, offered)
+    except (Error, OSError):
+        observed = None, None
+    if None not in observed:
+        _observed[release] = observed
+    return Policy(frozenset({"device"} | host), frozenset({"device"} | host), *observed, offered)
+
+
+def _observe(context: Handle, device: Device, offered: ExternalMemory) -> tuple[bool | None, bool | None]:
+    """What happens to the descriptors of a page of device memory that is exported, imported again, and freed.
+
+    Nobody else has a descriptor of that page: what is open under a number afterwards tells whose it was.
+    """
+    kind = next((kind for kind in FD_KINDS if kind in offered.exports & offered.imports), None)
+    if kind is None:
+        return None, None
+    closes_imported, exported = None, None
+    memory = _allocate_on_device(context, device, export_desc(kind))
+    try:
+        with context.held() as handle:
+            query = memory_query(handle, memory.handle)
+            number = query_fd(kind, "zeMemGetAllocProperties", query, device.driver, "a page")
+        if buffer_size(number) >= _PROBED_BYTES:  # a driver without hardware may tell any number
+            exported = number, os.fstat(number)
+            closes_imported = _closes_imported(context, device, kind, number)
+    finally:
+        discard(memory)
+        exports_new = exported and _is_open_as(*exported)
+        if exports_new:
+            os.close(number)
+    return closes_imported, exports_new
+
+
+def _closes_imported(context: Handle, device: Device, kind: str, page: int) -> bool:
+    import_desc, file = import_fd_desc(kind), os.fstat(page)
+    lent = import_desc.fd = Fd.duplicate(page).detach()
+    try:
+        discard(_allocate_on_device(context, device, import_desc))
+    finally:
+        still_open = _is_open_as(lent, file)
+        if still_open:
+            os.close(lent)
+    return not still_open
+
+
+def _allocate_on_device(context: Handle, device: Device, chained: CData) -> CData:
+    desc = ffi.new(
+        "ze_device_mem_alloc_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, "pNext": chained}
+    )
+    box = collected(_c.l0_alloc_device(context._box, desc, _PROBED_BYTES, 0, device.handle))
+    check(box.result, "zeMemAllocDevice", driver=device.driver.handle)
+    return box
+
+
+def require_import(how: Policy, device: Device, external_kind: str, kind: str) -> None:
+    """Refuses what the driver would answer with SUCCESS and fresh memory, or not at all. Raises `NotSupported`."""
+    require_offered(device, external_kind, how.offered.imports, "import memory from")
+    if kind not in how.imports:
+        works = " or ".join(sorted(how.imports))
+        raise NotSupported(f"{device.name}'s driver would ignore an import as {kind} memory: {works} works")
+
+
+def require_export(how: Policy, device: Device, external_kind: str, kind: str) -> None:
+    """Refuses what the driver would allocate and then not export. Raises `NotSupported`."""
+    require_offered(device, external_kind, how.offered.exports, "export memory as")
+    if kind not in how.exports:
+        works = " or ".join(sorted(how.exports))
+        raise NotSupported(f"{device.name}'s driver exports no {kind} memory: {works} works")
+
+
+def require_offered(device: Device, external_kind: str, offered: frozenset[str], what: str) -> None:
+    """Raises `NotSupported` for a kind of OS handle that the device does not offer."""
+    if external_kind not in offered:
+        kinds = ", ".join(sorted(offered)) or "none"
+        raise NotSupported(f"{device.name} cannot {what} {external_kind}: it offers {kinds}")
+
+
+def export_kind(exportable: bool | str, offered: frozenset[str]) -> str:
+    """The kind of OS handle that `exportable=` stands for. Raises `InvalidArgument` for what is none."""
+    if not isinstance(exportable, str):
+        return next((kind for kind in (*FD_KINDS, *WIN32_KINDS) if kind in offered), "dma_buf")
+    if exportable not in EXTERNAL_KINDS:
+        raise InvalidArgument(f"nothing can be exported as {exportable!r}: there are {', '.join(EXTERNAL_KINDS)}")
+    return exportable
 
 
 def descriptor(fd: HasFileno | SupportsIndex) -> int:
@@ -98,179 +222,180 @@ def import_size(fd: int, size: SupportsIndex | None) -> int:
     return wanted
 
 
-def import_fd(context: Handle, device: Device, fd: int, size: int, kind: str, flags: int) -> CData:
-    """A box of memory made from a dma-buf; the descriptor stays the caller's.
+_lending = threading.Lock()
 
-    Calls zeMemAllocHost, zeMemAllocShared or zeMemAllocDevice with `ze_external_memory_import_fd_t`, then
-    zeMemGetAddressRange. Raises `NotSupported`, `BadDescriptor`, `OutOfMemory`.
+
+def lend(fd: int, closes_imported: bool | None, call: Callable[[int], CData]) -> CData:
+    """The box that `call` makes from a duplicate of `fd`; the duplicate is closed once, by the driver or here.
+
+    `call` answers a box whose `result` says whether the driver imported it, or raises. Where the driver may close it,
+    what is open under the number tells whether it did: a high number, which nobody else gets meanwhile, because the
+    kernel hands out the lowest free ones.
     """
-    _require_import(device, kind)
-    chained = ffi.new(
-        "ze_external_memory_import_fd_t*",
-        {"stype": lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD, "flags": _DMA_BUF},
-    )
-    host = ffi.new("ze_host_mem_alloc_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC, "flags": flags})
-    local = ffi.new("ze_device_mem_alloc_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC})
-    (host if kind == "host" else local).pNext = chained
-    with _import_lock:
-        duplicate = _high_duplicate(fd)
-        file = os.fstat(duplicate)
-        chained.fd = duplicate
+    if closes_imported is False:
+        with Fd.duplicate(fd) as ours:
+            return call(ours.fileno())
+    with _lending:
+        lent = _high_duplicate(fd)
+        file = os.fstat(lent)
+        imported = False
         try:
-            if kind == "host":
-                box = _c.l0_alloc_host(context._box, host, size, 0)
-            elif kind == "device":
-                box = _c.l0_alloc_device(context._box, local, size, 0, device.handle)
-            else:
-                box = _c.l0_alloc_shared(context._box, local, host, size, 0, device.handle)
+            box = call(lent)
+            imported = not box.result
+            return box
         finally:
-            _close_if_still(duplicate, file)
-    function = f"zeMemAlloc{kind.capitalize()}"
-    box = collected(box)
-    if box.result:
-        raise _import_error(context, device, function, box.result, fd)
-    try:
-        _require_range(context, device, box.handle, size)
-    except Error:
-        discard(box)
-        raise
-    return box
+            if not (closes_imported and imported) and _is_open_as(lent, file):
+                os.close(lent)
 
 
-def _require_import(device: Device, kind: str) -> None:
-    """Refuses what a driver would answer with SUCCESS and fresh memory, or not at all."""
-    if "dma_buf" not in device.external_memory.imports:
-        raise NotSupported(f"{device.name} does not import dma-bufs (zeDeviceGetExternalMemoryProperties)")
-    if kind == "host" and device.driver.api_version < (1, 5):
-        raise NotSupported(f"{device.name}'s driver is too old to import host memory; kind='device' may work")
-    if kind == "shared" and device.type != "npu":
-        raise NotSupported(f"{device.name}'s driver would ignore an import as shared memory; use 'host' or 'device'")
+def made(chained: CData, imported: int | None, call: Callable[[], CData]) -> CData:
+    """The box that `call` makes, from the descriptor `imported` if there is one, lent by the structure `chained`."""
+    if imported is None:
+        return call()
+
+    def lending(lent: int) -> CData:
+        chained.fd = lent
+        return call()
+
+    return lend(imported, None, lending)
 
 
 def _high_duplicate(fd: int) -> int:
-    """A duplicate with a high number, which nobody else gets meanwhile: the kernel hands out the lowest free ones.
+    import fcntl  # here: Windows has neither, and no descriptors to import
+    import resource
 
-    So it can be told, after the import, whether the driver has closed it.
-    """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     base = 768 if most == resource.RLIM_INFINITY else min(most, 1024) * 3 // 4
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, base)
 
 
-def _close_if_still(duplicate: int, file: os.stat_result) -> None:
-    """Closes the duplicate unless the driver did."""
+def _is_open_as(fd: int, file: os.stat_result) -> bool:
     try:
-        still = os.path.samestat(os.fstat(duplicate), file)
+        return os.path.samestat(os.fstat(fd), file)
     except OSError:
-        return
-    if still:
-        os.close(duplicate)
+        return False
 
 
-def _import_error(context: Handle, device: Device, function: str, result: int, fd: int) -> Exception:
-    context.require_open()
-    error = from_result(result, function, driver=device.driver.handle, here=f"importing file descriptor {fd}")
-    link = _what_is(fd)
-    if result not in _NO_DMA_BUF or "dmabuf" in link:
-        return error
-    text = f"{error} ({link} is no dma-buf, and many drivers import nothing else)"
-    return BadDescriptor(text, errno=errno.EINVAL, result=result, function=function, description=error.description)
+def _after_fork_in_child() -> None:
+    """Another thread of the parent may have had the lock, and is not here to release it."""
+    global _lending
+    _lending = threading.Lock()
 
 
-def _what_is(fd: int) -> str:
-    from pathlib import Path
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
+
+def take(ask: Callable[[], int], exports_new: bool | None, owned: type[Owned]) -> Owned:
+    """What an export's query answers, owned by the caller; nothing of the driver's is closed.
+
+    Where nobody knows whose it is, the driver is asked twice: the same number can only be one that it keeps. (Should it
+    fail the second time, what it gave the first time stays open: closing a kept one would be worse.)
+    """
+    number = ask()
+    if exports_new is None:
+        again = ask()
+        exports_new = again != number
+        if exports_new:
+            owned(again).close()
+    return owned(number) if exports_new else owned.duplicate(number)
+
+
+def ipc_needs_descriptor(driver: Driver) -> bool:
+    """Whether the bytes of an IPC handle mean nothing in another process, as far as the driver's age tells.
+
+    NPU drivers have no IPC handles, and say so themselves.
+    """
+    return driver.api_version < (1, 15) and driver.kind != "npu"
+
+
+def ipc_descriptor(driver: Driver, data: bytes) -> int | None:
+    """The descriptor without which the bytes of an IPC handle, got in this process, mean nothing in another one.
+
+    Drivers before API 1.15 put its number in front: whoever sends the handle passes the descriptor on, and the
+    receiver's number takes that place. Newer ones (and some before) name the process, and fetch it from there.
+    """
+    names_process = os.getpid().to_bytes(4, sys.byteorder) in data[8:]
+    if names_process or not ipc_needs_descriptor(driver):
+        return None
+    number = int.from_bytes(data[:4], sys.byteorder)
     try:
-        return str(Path(f"/proc/self/fd/{fd}").readlink())
-    except OSError:
-        return "it"
+        return number if buffer_size(number) else None
+    except (OSError, OverflowError):
+        return None
 
 
-def _require_range(context: Handle, device: Device, address: int, size: int) -> None:
-    """Drivers ignore the size asked for: a mapping that is too short would end in SIGBUS."""
-    base, length = ffi.new("uintptr_t*"), ffi.new("size_t*")
-    result = lib.zeMemGetAddressRange(context.handle, address, base, length)
-    check(result, "zeMemGetAddressRange", driver=device.driver.handle)
-    if length[0] < size:
-        raise NotSupported(f"{device.name}'s driver mapped {length[0]} of the {size} bytes that were to be imported")
+def with_descriptor(data: bytes, number: int) -> bytes:
+    """The bytes of such a handle with the receiver's own number."""
+    return number.to_bytes(4, sys.byteorder) + data[4:]
 
 
-def import_pages(context: Handle, device: Device, address: int, size: int, flags: int) -> CData:
-    """A box of memory made from the process's own pages, which stay where they are.
-
-    Calls zeMemAllocHost with `ze_external_memmap_sysmem_ext_desc_t`. Raises `InvalidArgument`, `NotSupported`.
-    """
-    page = os.sysconf("SC_PAGESIZE")
-    if address <= 0 or size <= 0 or address + size >= 1 << 64 or address % page or size % page:
-        raise InvalidArgument(
-            f"{size} bytes at {address:#x} cannot be imported: address and size must be positive multiples of {page}"
-        )
-    if _SYSMEM_EXTENSION not in device.driver.extensions:
-        raise NotSupported(f"{device.name}'s driver cannot import host pages: it lacks {_SYSMEM_EXTENSION}")
-    chained = ffi.new(
-        "ze_external_memmap_sysmem_ext_desc_t*",
-        {"stype": lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMMAP_SYSMEM_EXT_DESC, "pSystemMemory": address, "size": size},
-    )
-    desc = ffi.new(
-        "ze_host_mem_alloc_desc_t*",
-        {"stype": lib.ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC, "flags": flags, "pNext": chained},
-    )
-    box = collected(_c.l0_alloc_host(context._box, desc, size, 0))
-    if box.result:
-        context.require_open()
-        here = f"importing {size} bytes at {address:#x}"
-        raise from_result(box.result, "zeMemAllocHost", driver=device.driver.handle, here=here)
-    if box.handle != address:
-        discard(box)
-        raise NotSupported(f"{device.name}'s driver did not import the pages: it made new memory and said SUCCESS")
-    return box
+def chain(kind: str, imported: bool) -> CData:
+    """What is chained to the descriptor of an import or of something exportable; NULL without a kind of OS handle."""
+    if not kind:
+        return ffi.NULL
+    return import_fd_desc(kind) if imported else export_desc(kind)
 
 
-def export_fd(memory: Handle, size: int, context: Handle, driver: int, kind: str) -> Fd:
-    """The memory's descriptor of that kind, owned by the caller.
-
-    Some drivers make a new one for each query, which is the caller's; others answer with one that they keep. Asking
-    twice tells: the same number can only be a kept one. (Should the second query fail, the first one's descriptor stays
-    open: closing a kept one would be worse.) Calls zeMemGetAllocProperties with
-    `ze_external_memory_export_fd_t`. Raises `NotSupported`.
-    """
-    with memory.held() as address:
-        number = _query_fd(context.handle, address, driver, kind)
-        if driver not in _new_fd_each_query:
-            again = _query_fd(context.handle, address, driver, kind)
-            _new_fd_each_query[driver] = again != number
-            if again != number:
-                os.close(again)
-        exported = Fd(number) if _new_fd_each_query[driver] else Fd.duplicate(number)
-    if exported.size < size:
-        found = repr(exported)
-        exported.close()
-        raise NotSupported(f"zeMemGetAllocProperties answered ZE_RESULT_SUCCESS with {found}, which is not the memory")
-    return exported
+def import_fd_desc(kind: str) -> CData:
+    """The structure that makes an allocation an import; the caller sets its `fd`."""
+    structure = lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD
+    return ffi.new("ze_external_memory_import_fd_t*", {"stype": structure, "flags": EXTERNAL_KINDS[kind], "fd": -1})
 
 
-def _query_fd(context: int, address: int, driver: int, kind: str) -> int:
-    chained = ffi.new(
-        "ze_external_memory_export_fd_t*",
-        {"stype": lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD, "flags": EXTERNAL_KINDS[kind], "fd": -1},
-    )
-    properties = ffi.new(
-        "ze_memory_allocation_properties_t*",
-        {"stype": lib.ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES, "pNext": chained},
-    )
-    device = ffi.new("ze_device_handle_t*")
-    result = lib.zeMemGetAllocProperties(context, address, properties, device)
-    check(result, "zeMemGetAllocProperties", driver=driver, here=f"exporting the memory at {address:#x}")
-    if chained.fd < 0:
-        raise NotSupported("zeMemGetAllocProperties answered ZE_RESULT_SUCCESS and gave no file descriptor")
-    return int(chained.fd)
-
-
-def export_chain(kind: str) -> Any:
+def export_desc(kind: str) -> CData:
     """The structure that asks for memory that can be exported."""
-    if kind not in ("dma_buf", "opaque_fd"):
-        raise InvalidArgument(f"memory cannot be made exportable as {kind!r}; this system has 'dma_buf'")
-    return ffi.new(
-        "ze_external_memory_export_desc_t*",
-        {"stype": lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC, "flags": EXTERNAL_KINDS[kind]},
-    )
+    structure = lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC
+    return ffi.new("ze_external_memory_export_desc_t*", {"stype": structure, "flags": EXTERNAL_KINDS[kind]})
+
+
+def export(
+    how: Policy, external_kind: str, size: int, function: str, query: Callable[[CData], int], driver: Driver, what: str
+) -> Exported:
+    """What `query` exports through the structure it is given, owned by the caller and of at least `size` bytes.
+
+    `query` calls `function` and answers its result. Raises that, `NotSupported`. Windows handles: not run.
+    """
+    if sys.platform == "win32":
+        from .ntwin import NtHandle
+
+        handle = take(lambda: query_win32(external_kind, function, query, driver, what), how.exports_new, NtHandle)
+        handle.source = "level_zero"
+        return handle
+    fd = take(lambda: query_fd(external_kind, function, query, driver, what), how.exports_new, Fd)
+    if fd.size < size:
+        found = repr(fd)
+        fd.close()
+        raise NotSupported(f"{function} answered ZE_RESULT_SUCCESS with {found}, which is not {what}")
+    return fd
+
+
+def query_fd(kind: str, function: str, query: Callable[[CData], int], driver: Driver, what: str) -> int:
+    """The descriptor that `query` fills into the structure it is given. Raises what it answers, `NotSupported`."""
+    structure = lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD
+    out = ffi.new("ze_external_memory_export_fd_t*", {"stype": structure, "flags": EXTERNAL_KINDS[kind], "fd": -1})
+    check(query(out), function, driver=driver.handle, here=f"exporting {what}")
+    if out.fd < 0:
+        raise NotSupported(f"{function} answered ZE_RESULT_SUCCESS and gave no file descriptor")
+    return int(out.fd)
+
+
+def query_win32(kind: str, function: str, query: Callable[[CData], int], driver: Driver, what: str) -> int:
+    """As `query_fd`, for a Windows handle."""
+    structure = lib.ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_WIN32
+    out = ffi.new("ze_external_memory_export_win32_handle_t*", {"stype": structure, "flags": EXTERNAL_KINDS[kind]})
+    check(query(out), function, driver=driver.handle, here=f"exporting {what}")
+    if not out.handle:
+        raise NotSupported(f"{function} answered ZE_RESULT_SUCCESS and gave no handle")
+    return int(out.handle)
+
+
+def memory_query(context: int, address: int) -> Callable[[CData], int]:
+    """The query that exports an allocation: zeMemGetAllocProperties."""
+    structure = lib.ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES
+
+    def query(out: CData) -> int:
+        properties = ffi.new("ze_memory_allocation_properties_t*", {"stype": structure, "pNext": out})
+        return int(lib.zeMemGetAllocProperties(context, address, properties, ffi.new("ze_device_handle_t*")))
+
+    return query

@@ -32,6 +32,12 @@ _DESTROYED_BY = {
     _c.L0_COMMAND_QUEUE: "zeCommandQueueDestroy",
     _c.L0_COMMAND_LIST: "zeCommandListDestroy",
     _c.L0_FENCE: "zeFenceDestroy",
+    _c.L0_IMAGE: "zeImageDestroy",
+    _c.L0_PHYSICAL_MEMORY: "zePhysicalMemDestroy",
+    _c.L0_RESERVATION: "zeVirtualMemFree",
+    _c.L0_MAPPING: "zeVirtualMemUnmap",
+    _c.L0_IPC_HANDLE: "zeMemPutIpcHandle",
+    _c.L0_IPC_MEMORY: "zeMemCloseIpcHandle",
 }
 
 _COUNTED = {
@@ -41,6 +47,12 @@ _COUNTED = {
     "command_queue": _c.L0_COMMAND_QUEUE,
     "command_list": _c.L0_COMMAND_LIST,
     "fence": _c.L0_FENCE,
+    "image": _c.L0_IMAGE,
+    "physical_memory": _c.L0_PHYSICAL_MEMORY,
+    "reservation": _c.L0_RESERVATION,
+    "mapping": _c.L0_MAPPING,
+    "ipc_handle": _c.L0_IPC_HANDLE,
+    "ipc_memory": _c.L0_IPC_MEMORY,
 }
 
 _WHY_UNUSABLE = {
@@ -100,6 +112,15 @@ class Handle:
     def held(self) -> Held:
         """A context manager that gives the handle and keeps the native object from being destroyed. Raises `Closed`."""
         return Held(self)
+
+    def keep(self) -> object:
+        """Something that keeps the native object from being destroyed as long as it lives, `close()` or not.
+
+        Raises `Closed`.
+        """
+        if not _c.l0_box_hold(self._box):
+            self._raise_closed()
+        return ffi.gc(self._box, _c.l0_box_release)
 
     def require_open(self) -> None:
         """Raises `Closed` unless it can be used."""

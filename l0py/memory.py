@@ -8,7 +8,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
-from . import external, lib
+from . import dlpack, external, interop, ipc, lib
 from ._ffi import ffi
 from ._ffi import lib as _c
 from .dmabuf import Fd
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from .context import Context
     from .device import Device
+    from .external import Exported
+    from .ipc import IpcHandle
 
 __all__ = ["AllocationProperties", "Memory"]
 
@@ -36,6 +38,8 @@ MEMORY_TYPES = {
 }
 
 _MEMORY = _c.L0_MEMORY
+_NO_DLPACK = "DLPack has no device for device memory of Level Zero: copy it to host memory, or export it as a dma-buf"
+_ZE_FLAGS = {"host": 0, "shared": interop.SHARED, "device": interop.DEVICE_ONLY}
 _WRITABLE = 1  # inspect.BufferFlags.WRITABLE
 
 
@@ -56,9 +60,10 @@ class Memory(Handle):
     """Memory of a context; made by the context's `alloc_...` and `import_...`, or `from_handle`.
 
     `size` is in bytes, `kind` one of `"host"`, `"shared"`, `"device"`, `origin` one of `"allocated"`, `"dma_buf"`,
-    `"pointer"`, `"borrowed"`. Its handle is its address. `view()`, `numpy()` and `numpy.asarray(memory)` show it,
-    except kind `"device"`, which the host may not touch; from Python 3.12 on it is a buffer itself.
-    `close()` raises `InUse` (a `BufferError`) while a view of it lives or a request is bound to it.
+    `"opaque_fd"` (or another kind of OS handle), `"pointer"`, `"ipc"`, `"mapped"`, `"borrowed"`. Its handle is its
+    address. `view()`, `numpy()` and `typed()` show it, except kind `"device"`, which the host may not touch; it is an
+    array of bytes for what knows `__array_interface__` or DLPack, and from Python 3.12 on a buffer. `close()` raises
+    `InUse` (a `BufferError`) while a view of it lives or a request is bound to it.
     """
 
     __slots__ = ("_exporter", "_source", "context", "device", "exportable", "kind", "origin", "read_only", "size")
@@ -126,20 +131,45 @@ class Memory(Handle):
         """
         return self.context.address_range(self.address)
 
-    def export(self, kind: str = "dma_buf") -> Fd:
-        """A descriptor of the same memory, owned by the caller; other processes and drivers import it.
+    def export(self, kind: str | None = None) -> Exported:
+        """An OS handle of the same memory, owned by the caller; other processes and drivers import it.
 
-        The memory lives on behind it after `close()`. What was imported is exported as a descriptor of the same
-        buffer. Raises `InvalidArgument` unless it was allocated `exportable` or imported by `import_dma_buf`,
-        `NotSupported`. Calls zeMemGetAllocProperties for allocations.
+        It is a `dmabuf.Fd`, on Windows a `ntwin.NtHandle`. The memory lives on behind it after `close()`. What was
+        imported is exported as a descriptor of the same buffer. `kind` is how it was made exportable, and may be left
+        out. Raises `InvalidArgument` unless it was allocated `exportable` or imported by a descriptor, `NotSupported`.
+        Calls zeMemGetAllocProperties for allocations.
         """
         self.require_open()
-        if kind != self.exportable:
+        if not self.exportable or kind not in (None, self.exportable):
             way_out = "shared memory cannot be" if self.kind == "shared" else "allocate it so"
-            raise InvalidArgument(f"{self!r} was not made exportable as {kind!r}: {way_out}")
+            raise InvalidArgument(f"{self!r} was not made exportable as {kind or 'anything'}: {way_out}")
         if self._source is not None:
             return Fd.duplicate(self._source)
-        return external.export_fd(self, self.size, self.context, self._driver_handle, kind)
+        self._require_start()
+        how = external.policy(self.context, self.context._device(self.device))
+        with self.held() as address, self.context.held() as context:
+            query, what = external.memory_query(context, address), f"the memory at {address:#x}"
+            return external.export(
+                how, self.exportable, self.size, "zeMemGetAllocProperties", query, self.context.driver, what
+            )
+
+    def ipc_handle(self) -> IpcHandle:
+        """What another process opens this memory by (`Context.open_ipc`): Level Zero's own way, 64 bytes.
+
+        The memory lives on until the handle is closed. Raises `NotSupported` (NPU drivers have none: `export()` is
+        their way), `InvalidArgument`, `Closed`. Calls zeMemGetIpcHandle, and zeMemPutIpcHandle.
+        """
+        self.require_open()
+        self._require_start()
+        return ipc.get(self, self.context, self.size)
+
+    def _require_start(self) -> None:
+        """Handles stand for whole allocations: for somebody else's memory the driver is asked whether it is one."""
+        if self.origin != "borrowed":
+            return
+        before = self.context.alloc_properties(self.address - 1)
+        if before.type != "unknown" and before.id == self.id:
+            raise InvalidArgument(f"{self!r} begins inside an allocation, of which a handle would show the first byte")
 
     def view(self, format: str = "B", shape: Sequence[int] | None = None) -> memoryview:  # noqa: A002
         """The memory as a memoryview, without a copy.
@@ -179,6 +209,14 @@ class Memory(Handle):
         count = self._count(extents, kind.itemsize)
         return np.frombuffer(self.view(), kind, count).reshape(extents)
 
+    def typed(self, format: str = "|u1", shape: Sequence[SupportsIndex] | None = None) -> interop.Typed:  # noqa: A002
+        """The memory as an array that other libraries take by DLPack or `__array_interface__`, without a copy.
+
+        `format` is a NumPy type string (`"<f4"`) or a name like `"bfloat16"`, `shape` in elements (all that fits by
+        default). Raises `NotSupported` for kind `"device"`, `InvalidArgument` when it does not fit.
+        """
+        return interop.Typed(self._export(), self.address, self.size, format, shape, self.read_only)
+
     def _count(self, shape: Sequence[int], item: int) -> int:
         """Elements of a shape that fits."""
         sizes = [operator.index(extent) for extent in shape]
@@ -203,14 +241,33 @@ class Memory(Handle):
             self._exporter = weakref.ref(exporter)
         return exporter
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Its bytes for numpy, which asks so where Python (before 3.12) has no `__buffer__`; see `numpy()`."""
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"bytes become {dtype!r} only by a copy; numpy({dtype!r}) shows them so without one")
-            return array.astype(dtype)
-        return array.copy() if copy else array
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        # As a buffer, not by address: what is made of it keeps that alive, and close() sees it.
+        data = memoryview(self._export()).toreadonly() if self.read_only else self._export()
+        return {"version": 3, "shape": (self.size,), "typestr": "|u1", "data": data, "strides": None}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.kind == "device":
+            raise BufferError(_NO_DLPACK)
+        return dlpack.CPU
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if self.kind == "device":
+            raise BufferError(_NO_DLPACK)
+        how = (stream, max_version, dl_device, copy)
+        return dlpack.export(self._export(), self._box.handle, "|u1", (self.size,), self.size, self.read_only, *how)
+
+    def __ze_memory__(self) -> tuple[int, int, int, int, int]:
+        flags = _ZE_FLAGS[self.kind] | (interop.READ_ONLY if self.read_only else 0)
+        return 1, self.context.handle, self.address, self.size, flags
 
     def __buffer__(self, flags: int) -> memoryview:
         if self.read_only and flags & _WRITABLE:
@@ -299,14 +356,23 @@ class Memory(Handle):
 
         Raises `InUse` while a view, array or other buffer of it lives. Calls zeMemFree.
         """
-        if self._exporter is not None and self._exporter() is not None:
-            users = "arrays, memoryviews or bindings of it are alive"
+        users = self._users()
+        if users:
             raise InUse(f"{self!r} cannot be closed: {users}; drop or close them first")
         try:
             super().close()
         finally:
             if self._source is not None:
                 self._source.close()
+
+    def _users(self) -> str:
+        """What looks at it, in words; a function of its own, so that no traceback is one of them."""
+        exporter = self._exporter and self._exporter()
+        if exporter is None:
+            return ""
+        tensors = dlpack.count(exporter)
+        shared = f"DLPack tensors ({tensors}, consumed or not), " if tensors else ""
+        return f"{shared}arrays, memoryviews or bindings of it are alive"
 
     def _describe(self) -> str:
         return f"{self.kind} ({self.origin}), {self.size} bytes"

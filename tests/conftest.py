@@ -17,11 +17,11 @@ os.environ.setdefault("L0PY_SOFTDRIVER", "1")
 os.environ.setdefault("CI", "true")  # OpenVINO's telemetry stays off; it forks, too
 
 import l0py
-from l0py import handles, softdriver
+from l0py import dlpack, handles, softdriver
 
-# Children choose their drivers themselves: what this process told its loader is not for them.
+# Both drivers are in this process. Children choose theirs themselves: what it told its loader is not for them.
 _drivers = os.environ.get("ZE_ENABLE_ALT_DRIVERS")
-l0py.find_device("npu")
+softdriver.enable("npu", "gpu")
 if _drivers is None:
     os.environ.pop("ZE_ENABLE_ALT_DRIVERS", None)
 
@@ -32,13 +32,17 @@ def holdings() -> dict[str, Any]:
     """What this process holds: descriptors, mappings of shared memory, and native objects on both sides."""
     gc.collect()
     maps = Path("/proc/self/maps").read_text().splitlines()
-    record = softdriver.record()
+    records = {driver.kind: softdriver.record(driver=driver.kind) for driver in l0py.drivers() if driver.is_software}
     return {
         "fds": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "mappings": sum("memfd:l0py" in line for line in maps),
         "owned": handles.live_objects(),
-        "native": record["objects"],
-        "memory": {name: record["memory"][name] for name in ("now", "blocks", "imported_fds", "imported_pages")},
+        "dlpack": dlpack.count(),
+        "native": {kind: record["objects"] for kind, record in records.items()},
+        "memory": {
+            kind: {name: record["memory"][name] for name in ("now", "blocks", "imported_fds", "imported_pages")}
+            for kind, record in records.items()
+        },
     }
 
 
@@ -60,6 +64,12 @@ def device() -> l0py.Device:
     return found
 
 
+@pytest.fixture(scope="session")
+def gpu() -> l0py.Device:
+    """The software GPU driver's device, beside the NPU's in this process."""
+    return l0py.find_device("gpu")
+
+
 @pytest.fixture
 def context(device: l0py.Device) -> Iterator[l0py.Context]:
     with l0py.Context(device) as made:
@@ -70,8 +80,9 @@ def context(device: l0py.Device) -> Iterator[l0py.Context]:
 def no_faults() -> Iterator[None]:
     """No test leaves an injected fault or a memory limit behind."""
     yield
-    softdriver.clear_faults()
-    softdriver.memory_limit(None)
+    for driver in ("npu", "gpu"):
+        softdriver.clear_faults(driver=driver)
+        softdriver.memory_limit(None, driver=driver)
 
 
 @pytest.fixture

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
+import socket
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +48,65 @@ def pipe(context: l0py.Context) -> None:
 def directory(context: l0py.Context) -> None:
     with dmabuf.Fd(os.open("/", os.O_RDONLY)) as fd:
         context.import_dma_buf(fd)
+
+
+def socket_fd(context: l0py.Context) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        context.import_fd(here)
+
+
+def truncated_file(context: l0py.Context) -> None:
+    with dmabuf.Fd(os.memfd_create("short")) as fd:
+        os.ftruncate(fd.fileno(), 8192)
+        os.ftruncate(fd.fileno(), 4096)
+        context.import_fd(fd, 8192)
+
+
+def file_on_a_disk(context: l0py.Context) -> None:
+    with Path(sys.executable).open("rb") as file:
+        context.import_fd(file)
+
+
+def wrong_type(context: l0py.Context) -> None:
+    with dmabuf.Fd(os.memfd_create("memory")) as fd:
+        os.ftruncate(fd.fileno(), 4096)
+        context.import_fd(fd, type="d3d12_heap")
+
+
+def type_that_is_not_offered(context: l0py.Context) -> None:
+    with dmabuf.Fd(os.memfd_create("memory")) as fd:
+        os.ftruncate(fd.fileno(), 4096)
+        context.import_fd(fd, type="opaque_fd")
+
+
+def wrong_kind(context: l0py.Context) -> None:
+    with context.alloc_host(4096, exportable=True) as memory, memory.export() as fd:
+        context.import_fd(fd, kind="magic")
+
+
+def export_of_another_kind(context: l0py.Context) -> None:
+    with context.alloc_host(4096, exportable=True) as memory:
+        memory.export("opaque_fd")
+
+
+def export_after_close(context: l0py.Context) -> None:
+    with context.alloc_host(4096, exportable=True) as memory:
+        pass
+    memory.export()
+
+
+def view_past_the_context(context: l0py.Context) -> None:
+    with l0py.Context(context.driver) as other:
+        memory = other.alloc_host(4096)
+        view = memory.view()
+    view[0] = 1  # the pages are still there
+    assert view[0] == 1
+    del view
+    try:
+        memory.view()
+    finally:
+        memory.close()
 
 
 def smaller_than_wanted(context: l0py.Context) -> None:
@@ -125,6 +187,24 @@ CASES: list[Case] = [
     (fd_0_that_is_no_buffer, l0py.BadDescriptor, OSError),
     (pipe, l0py.BadDescriptor, OSError),
     (directory, l0py.BadDescriptor, OSError),
+    (socket_fd, l0py.BadDescriptor, OSError),
+    (truncated_file, l0py.InvalidArgument, ValueError),
+    (file_on_a_disk, l0py.BadDescriptor, OSError),
+    (wrong_type, l0py.InvalidArgument, ValueError),
+    (type_that_is_not_offered, l0py.NotSupported, NotImplementedError),
+    (wrong_kind, l0py.InvalidArgument, ValueError),
+    (export_of_another_kind, l0py.InvalidArgument, ValueError),
+    (export_after_close, l0py.Closed, ValueError),
+    (view_past_the_context, l0py.Closed, ValueError),
+    (lambda context: context.alloc_host(4096, exportable="magic"), l0py.InvalidArgument, ValueError),
+    (lambda context: context.alloc_host(4096, exportable="opaque_fd"), l0py.NotSupported, NotImplementedError),
+    (lambda context: context.import_win32(0x44, 4096), l0py.NotSupported, NotImplementedError),
+    (lambda context: context.import_win32(None, 4096), l0py.InvalidArgument, ValueError),
+    (lambda context: context.create_image(16, 16), l0py.NotSupported, NotImplementedError),
+    (lambda context: context.create_physical(4096), l0py.NotSupported, NotImplementedError),
+    (lambda context: context.reserve(4096), l0py.NotSupported, NotImplementedError),
+    (lambda context: context.open_ipc(bytes(64)), l0py.NotSupported, NotImplementedError),
+    (lambda context: context.open_ipc(bytes(63)), l0py.InvalidArgument, ValueError),
     (smaller_than_wanted, l0py.InvalidArgument, ValueError),
     (no_bytes_of_a_buffer, l0py.InvalidArgument, ValueError),
     (empty_buffer, l0py.BadDescriptor, OSError),
@@ -158,6 +238,73 @@ def test_a_wrong_call(
                 wrong(context)
             assert isinstance(caught.value, builtin)
             assert str(caught.value)
+
+
+def stale_ipc_handle(context: l0py.Context) -> None:
+    with context.alloc_device(4096) as memory, memory.ipc_handle() as handle:
+        stale = bytes(handle)
+    context.open_ipc(stale)
+
+
+def closed_ipc_handle(context: l0py.Context) -> None:
+    with context.alloc_device(4096) as memory, memory.ipc_handle() as handle:
+        pass
+    context.open_ipc(handle)
+
+
+def ignored_import(context: l0py.Context) -> None:
+    with context.alloc_host(4096, exportable=True) as memory, memory.export() as fd:
+        context.import_fd(fd, kind="shared")
+
+
+def image_in_too_small_a_buffer(context: l0py.Context) -> None:
+    with context.alloc_device(4096, exportable=True) as memory, memory.export() as fd:
+        context.create_image(1000, 1000, fd=fd)
+
+
+def image_of_a_pipe(context: l0py.Context) -> None:
+    with ExitStack() as both:
+        reader, _ = (both.enter_context(dmabuf.Fd(fd)) for fd in os.pipe())
+        context.create_image(16, 16, fd=reader)
+
+
+def mapping_of_closed_memory(context: l0py.Context) -> None:
+    with context.create_physical(65536) as physical:
+        pass
+    with context.reserve(65536) as addresses:
+        addresses.map(physical)
+
+
+def mapping_beyond_the_range(context: l0py.Context) -> None:
+    with context.create_physical(65536) as physical, context.reserve(65536) as addresses:
+        addresses.map(physical, at=65536)
+
+
+def physical_memory_of_half_a_page(context: l0py.Context) -> None:
+    with context.alloc_device(4096, exportable=True) as memory, memory.export() as fd:
+        context.import_physical(fd, 2048)
+
+
+GPU_CASES: list[Case] = [
+    (stale_ipc_handle, l0py.InvalidArgument, ValueError),
+    (closed_ipc_handle, l0py.Closed, ValueError),
+    (ignored_import, l0py.NotSupported, NotImplementedError),
+    (image_in_too_small_a_buffer, l0py.OutOfMemory, MemoryError),
+    (image_of_a_pipe, l0py.BadDescriptor, OSError),
+    (mapping_of_closed_memory, l0py.Closed, ValueError),
+    (mapping_beyond_the_range, l0py.InvalidArgument, ValueError),
+    (physical_memory_of_half_a_page, l0py.InvalidArgument, ValueError),
+    (lambda context: context.create_image(0, 16), l0py.InvalidArgument, ValueError),
+    (lambda context: context.create_image(16, 16, layout="ayuv"), l0py.NotSupported, NotImplementedError),
+    (lambda context: context.reserve(65537), l0py.InvalidArgument, ValueError),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "builtin"), GPU_CASES)
+def test_a_wrong_call_to_the_gpu(
+    gpu: l0py.Device, wrong: Callable[[l0py.Context], Any], error: type, builtin: type, no_leaks: None
+) -> None:
+    test_a_wrong_call(gpu, wrong, error, builtin, no_leaks)
 
 
 def test_a_second_close_does_nothing(device: l0py.Device, no_leaks: None) -> None:

@@ -1,95 +1,330 @@
-"""What drivers do differently is played by the tests, on top of the software driver."""
+"""What drivers do differently with OS handles: each of them, as the software drivers imitate it."""
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
-import sys
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pytest
 
 import l0py
-from l0py import external, lib, softdriver
-from l0py._ffi import lib as c
+from l0py import dmabuf, external, imports, lib, softdriver
+from l0py._ffi import ffi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+PAGE = 4096
+ALL, NO_SHARED, DEVICE_ALONE = {"host", "device", "shared"}, {"host", "device"}, {"device"}
+
+#: By release: the kinds of memory that are imported and exported, and whose descriptors are.
+KNOWN = {
+    "npu": (ALL, NO_SHARED, False, True),
+    "22.43": (DEVICE_ALONE, DEVICE_ALONE, False, True),
+    "26.13": (NO_SHARED, NO_SHARED, False, False),
+    "26.14": (NO_SHARED, NO_SHARED, True, False),
+}
 
 
-@pytest.fixture(autouse=True)
-def forgetful() -> Iterator[None]:
-    """Each test learns anew how the driver exports."""
-    external._new_fd_each_query.clear()
-    yield
-    external._new_fd_each_query.clear()
+class Imitated(NamedTuple):
+    """A release and a context of the driver that imitates it."""
+
+    release: str
+    driver: str
+    context: l0py.Context
+
+    @property
+    def device(self) -> l0py.Device:
+        assert self.context.device is not None
+        return self.context.device
+
+    def inject(self, function: str, **how: Any) -> None:
+        softdriver.inject(function, driver=self.driver, **how)
 
 
-class Changed:
-    """The C helpers with one of them replaced."""
+@pytest.fixture(params=KNOWN)
+def imitated(request: pytest.FixtureRequest, device: l0py.Device, gpu: l0py.Device) -> Iterator[Imitated]:
+    release = request.param
+    where = device if release == "npu" else gpu
+    if where is gpu:
+        softdriver.imitate(release)
+    external._observed.clear()
+    with l0py.Context(where) as context:
+        yield Imitated(release, where.type, context)
+    softdriver.clear_faults(driver=where.type)
+    softdriver.imitate("26.14")
+    external._observed.clear()
 
-    def __init__(self, **replaced: Callable[..., Any]) -> None:
-        self.__dict__.update(replaced)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(c, name)
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+def a_page() -> int:
+    fd = os.memfd_create("page")
+    os.ftruncate(fd, PAGE)
+    return fd
+
+
+def test_what_each_driver_is_found_to_do(no_leaks: None, imitated: Imitated) -> None:
+    how = external.policy(imitated.context, imitated.device)
+    assert how[:4] == KNOWN[imitated.release]
+    assert how.offered == imitated.device.external_memory
+    softdriver.reset_record(driver=imitated.driver)
+    softdriver.record_calls(driver=imitated.driver)
+    try:
+        with l0py.Context(imitated.device) as another:
+            assert external.policy(another, imitated.device) == how
+        assert "zeMemAllocDevice" not in softdriver.record(driver=imitated.driver)["calls"]  # observed once
+    finally:
+        softdriver.record_calls(False, driver=imitated.driver)
+
+
+def test_another_release_is_watched_anew(gpu: l0py.Device) -> None:
+    for release in ("26.14", "26.13", "26.14", "22.43", "26.14"):
+        softdriver.imitate(release)
+        with l0py.Context(gpu) as context:
+            assert external.policy(context, gpu)[:4] == KNOWN[release]
 
 
 @pytest.mark.parametrize("kind", ["host", "device", "shared"])
-def test_an_import_is_the_same_memory(context: l0py.Context, memfd: int, kind: str, no_leaks: None) -> None:
-    with mmap.mmap(memfd, 8192) as seen, context.import_dma_buf(memfd, kind=kind) as memory:
-        assert (memory.size, memory.kind, memory.origin) == (8192, kind, "dma_buf")
+def test_an_import_is_the_memory_or_an_error(no_leaks: None, imitated: Imitated, kind: str) -> None:
+    fd = a_page()
+    with mmap.mmap(fd, PAGE) as seen:
         seen[:3] = b"abc"
-        if kind != "device":
-            assert bytes(memory.view()[:3]) == b"abc"
-            memory.view()[0] = 7
-            assert seen[0] == 7
-
-
-def test_a_part_may_be_imported_and_the_fd_closed_at_once(context: l0py.Context, no_leaks: None) -> None:
-    fd = os.memfd_create("test")
-    os.ftruncate(fd, 8192)
-    memory = context.import_dma_buf(fd, 100)
+        if kind in KNOWN[imitated.release][0]:
+            with imitated.context.import_fd(fd, kind=kind) as memory:
+                got = bytearray(PAGE)
+                memory.copy_to(got)
+                assert got[:3] == b"abc"
+                memory.fill(7)
+                assert seen[0] == 7
+        else:
+            with pytest.raises(l0py.NotSupported, match=f"would ignore an import as {kind} memory"):
+                imitated.context.import_fd(fd, kind=kind)
+    assert os.fstat(fd).st_size == PAGE  # the caller's own is untouched
     os.close(fd)
-    assert memory.size == 100
-    memory.view()[99] = 1
-    memory.close()
 
 
-def test_an_import_is_exported_again(context: l0py.Context, memfd: int, no_leaks: None) -> None:
-    memory = context.import_dma_buf(memfd)
-    assert memory.exportable == "dma_buf"
-    with memory.export() as first, memory.export() as second:
-        memory.close()
-        assert first.fileno() != second.fileno()
-        assert first.identity == (os.fstat(memfd).st_dev, os.fstat(memfd).st_ino)
-        with context.import_dma_buf(first) as again, mmap.mmap(memfd, 8192) as seen:
-            again.view()[5] = 42
-            assert seen[5] == 42
-
-
-def test_whatever_has_a_fileno_may_be_imported(context: l0py.Context, no_leaks: None) -> None:
-    with os.fdopen(os.memfd_create("test"), "w+b") as file:
-        file.truncate(4096)
-        context.import_dma_buf(file).close()
-    with context.alloc_host(4096, exportable=True) as memory, memory.export() as fd:
-        context.import_dma_buf(fd).close()
-        context.import_dma_buf(np.int32(fd.fileno())).close()
-
-
-def test_fd_0_is_a_descriptor_like_any_other(context: l0py.Context, memfd: int) -> None:
-    saved = os.dup(0)
+@pytest.mark.parametrize(("release", "kind"), [("22.43", "host"), ("22.43", "shared"), ("26.13", "shared")])
+def test_the_ignored_imports_are_really_ignored(gpu: l0py.Device, release: str, kind: str) -> None:
+    """SUCCESS and fresh memory, asked by the raw layer: what the refusal above is for."""
+    fd = a_page()
+    os.pwrite(fd, b"abc", 0)
+    softdriver.imitate(release)
+    out, chained = ffi.new("uintptr_t*"), external.import_fd_desc("dma_buf")
+    chained.fd = fd
+    host = ffi.new("ze_host_mem_alloc_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC})
+    local = ffi.new("ze_device_mem_alloc_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC})
+    (host if kind == "host" else local).pNext = chained
     try:
-        os.dup2(memfd, 0)
-        with context.import_dma_buf(0) as memory:
-            assert memory.size == 8192
+        with l0py.Context(gpu) as context:
+            if kind == "host":
+                result = lib.zeMemAllocHost(context.handle, host, PAGE, 0, out)
+            else:
+                result = lib.zeMemAllocShared(context.handle, local, host, PAGE, 0, gpu.handle, out)
+            assert result == 0
+            assert bytes(ffi.buffer(ffi.cast("char*", out[0]), 3)) != b"abc"
+            assert lib.zeMemFree(context.handle, out[0]) == 0
     finally:
-        os.dup2(saved, 0)
-        os.close(saved)
+        softdriver.imitate("26.14")
+        os.close(fd)
+
+
+def test_memory_is_exportable_or_not_made(no_leaks: None, imitated: Imitated) -> None:
+    context = imitated.context
+    for kind, allocate in (("host", context.alloc_host), ("device", context.alloc_device)):
+        if kind in KNOWN[imitated.release][1]:
+            with allocate(PAGE, exportable=True) as memory, memory.export() as fd:
+                assert (memory.exportable, fd.size) == ("dma_buf", PAGE)
+        else:
+            with pytest.raises(l0py.NotSupported, match=f"exports no {kind} memory"):
+                allocate(PAGE, exportable=True)
+
+
+def test_every_kind_that_is_offered(no_leaks: None, imitated: Imitated) -> None:
+    context, offered = imitated.context, imitated.device.external_memory
+    assert offered.exports == offered.imports == ({"dma_buf", "opaque_fd"} if "26" in imitated.release else {"dma_buf"})
+    for kind in offered.exports:
+        with (
+            context.alloc_device(PAGE, exportable=kind) as memory,
+            memory.export() as fd,
+            memory.export(kind) as same,
+            context.import_fd(fd, type=kind, kind="device") as imported,
+            imported.export(kind) as again,
+        ):
+            assert fd.identity == same.identity == again.identity
+            assert imported.exportable == imported.origin == kind
+            memory.fill(3)
+            assert seen_by(imported) == 3
+    for kind in set(external.FD_KINDS) - offered.exports:
+        with pytest.raises(l0py.NotSupported, match=f"cannot export memory as {kind}: it offers dma_buf"):
+            context.alloc_device(PAGE, exportable=kind)
+        with dmabuf.Fd(a_page()) as fd, pytest.raises(l0py.NotSupported, match=f"cannot import memory from {kind}"):
+            context.import_fd(fd, type=kind)
+
+
+def seen_by(memory: l0py.Memory) -> int:
+    got = bytearray(memory.size)
+    memory.copy_to(got)
+    return got[0]
+
+
+def test_an_export_outlives_its_memory(no_leaks: None, imitated: Imitated) -> None:
+    """Drivers that keep the exported descriptor close theirs with the memory."""
+    with imitated.context.alloc_device(PAGE, exportable=True) as memory:
+        memory.fill(5)
+        first, second = memory.export(), memory.export()
+    with first, second, imitated.context.import_fd(first, kind="device") as again:
+        assert first.fileno() != second.fileno()
+        assert first.identity == second.identity
+        assert seen_by(again) == 5
+
+
+def test_descriptors_are_neither_left_open_nor_closed_twice(no_leaks: None, imitated: Imitated) -> None:
+    """While imports and exports run in some threads, descriptors of others must not vanish under them."""
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def share() -> None:
+        try:
+            for _ in range(40):
+                with (
+                    imitated.context.alloc_device(PAGE, exportable=True) as memory,
+                    memory.export() as fd,
+                    imitated.context.import_fd(fd, kind="device"),
+                    imitated.context.import_fd(fd, kind="device"),
+                ):
+                    pass
+        except BaseException as error:
+            failures.append(error)
+
+    def others() -> None:
+        try:
+            while not stop.is_set():
+                fd = os.memfd_create("other")
+                inode = os.fstat(fd).st_ino
+                os.sched_yield()
+                assert os.fstat(fd).st_ino == inode
+                os.close(fd)
+        except BaseException as error:
+            failures.append(error)
+
+    sharing = [threading.Thread(target=share) for _ in range(3)]
+    watching = [threading.Thread(target=others) for _ in range(2)]
+    for thread in (*sharing, *watching):
+        thread.start()
+    for thread in sharing:
+        thread.join()
+    stop.set()
+    for thread in watching:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.parametrize("function", ["zeMemAllocDevice", "zeMemGetAddressRange", "zeMemGetAllocProperties"])
+def test_a_driver_that_fails_midway(no_leaks: None, imitated: Imitated, function: str) -> None:
+    """At its first call, its second, ...: while the driver is watched, or afterwards."""
+    for learned in (False, True):
+        for number in range(5):
+            if not learned:
+                external._observed.clear()
+            before = open_fds()
+            imitated.inject(function, after=number, result="ZE_RESULT_ERROR_DEVICE_LOST")
+            fd = a_page()
+            with (
+                suppress(l0py.DeviceLost),
+                l0py.Context(imitated.device) as context,
+                context.alloc_device(PAGE, exportable=True) as memory,
+                memory.export(),
+            ):
+                context.import_fd(fd, kind="device").close()
+            softdriver.clear_faults(driver=imitated.driver)
+            os.fstat(fd)
+            os.close(fd)
+            assert open_fds() == before
+
+
+@pytest.mark.parametrize("imitated", [release for release in KNOWN if release != "npu"], indirect=True)
+def test_a_driver_that_cannot_be_watched_once_is_watched_each_time(no_leaks: None, imitated: Imitated) -> None:
+    kind = "host" if "host" in KNOWN[imitated.release][0] else "device"
+    before = open_fds()
+    with dmabuf.Fd(a_page()) as fd:
+        imitated.inject("zeMemAllocDevice", result="ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY")
+        how = external.policy(imitated.context, imitated.device)
+        assert (how.closes_imported, how.exports_new) == (None, None)
+        for _ in range(3):
+            imitated.context.import_fd(fd, kind=kind).close()
+            with imitated.context.alloc_device(PAGE, exportable=True) as memory:
+                memory.export().close()
+                first, second = memory.export(), memory.export()
+            with first, second:
+                assert first.identity == second.identity
+        assert fd.size == PAGE
+    assert open_fds() == before
+
+
+def test_a_buffer_that_is_shorter_than_the_driver_is_told(no_leaks: None, imitated: Imitated) -> None:
+    """Its size is checked before; should the file shrink meanwhile, what was mapped is looked at."""
+    fd = a_page()
+    with pytest.raises(l0py.InvalidArgument, match="has 4096 bytes, fewer than the 8192"):
+        imitated.context.import_fd(fd, 2 * PAGE, kind="device")
+    with pytest.raises((l0py.NotSupported, l0py.BadDescriptor)) as caught:
+        imports.import_fd(imitated.context, imitated.device, fd, 2 * PAGE, "dma_buf", "device", 0)
+    if imitated.driver == "gpu":
+        assert "mapped 4096 of the 8192 bytes" in str(caught.value)
+    os.close(fd)
+
+
+def test_a_driver_that_says_success_to_pages_and_makes_new_memory(
+    gpu: l0py.Device, monkeypatch: pytest.MonkeyPatch, no_leaks: None
+) -> None:
+    """Release 22.43 does not list the extension, and ignores the structure."""
+    softdriver.imitate("22.43")
+    try:
+        with l0py.Context(gpu) as context, mmap.mmap(-1, PAGE) as pages:
+            with pytest.raises(l0py.NotSupported, match="memmap_sysmem"):
+                context.import_buffer(pages)
+            monkeypatch.setattr(l0py.Driver, "extensions", {"ZE_extension_external_memmap_sysmem": (1, 0)})
+            with pytest.raises(l0py.NotSupported, match="did not import"):
+                context.import_buffer(pages)
+    finally:
+        softdriver.imitate("26.14")
+
+
+def test_the_policy_needs_nothing_that_windows_lacks(python: Any) -> None:
+    script = """
+import sys
+for name in ("fcntl", "resource", "termios", "pwd", "grp"):
+    sys.modules[name] = None
+import os
+del os.register_at_fork
+sys.platform = "win32"
+import l0py.context, l0py.external, l0py.imports, l0py.ipc, l0py.image, l0py.physical_memory
+print("imported")
+"""
+    done = python(script)
+    assert (done.stdout, done.stderr) == ("imported\n", "")
+
+
+def test_an_export_that_the_driver_passes_over(device: l0py.Device, no_leaks: None) -> None:
+    """NPU drivers say SUCCESS to a query for another kind, and leave the descriptor as it is."""
+    with l0py.Context(device) as context, context.alloc_host(PAGE, exportable=True) as memory:
+        opaque = l0py.Memory.from_handle(memory.address, PAGE, context=context, exportable="opaque_fd")
+        with pytest.raises(l0py.NotSupported, match="gave no file descriptor"):
+            opaque.export()
+        opaque.close()
+
+
+def test_an_export_that_is_smaller_than_the_memory(device: l0py.Device, no_leaks: None) -> None:
+    with l0py.Context(device) as context, context.alloc_host(PAGE, exportable=True) as memory:
+        larger = l0py.Memory.from_handle(memory.address, 2 * PAGE, context=context, exportable="dma_buf")
+        with pytest.raises(l0py.NotSupported, match="which is not the memory at"):
+            larger.export()
+        larger.close()
 
 
 def test_an_export_that_is_fd_0(context: l0py.Context, no_leaks: None) -> None:
@@ -102,145 +337,6 @@ def test_an_export_that_is_fd_0(context: l0py.Context, no_leaks: None) -> None:
         finally:
             os.dup2(saved, 0)
             os.close(saved)
-
-
-@pytest.mark.parametrize("what", ["pipe", "directory", "socket", "device", "closed", "closed object", "empty"])
-def test_what_is_no_buffer(context: l0py.Context, what: str, no_leaks: None) -> None:
-    import socket
-
-    if what == "closed object":
-        fd = context.alloc_host(4096, exportable=True).export()
-        fd.close()
-        with pytest.raises(l0py.BadDescriptor, match="closed"):
-            context.import_dma_buf(fd)
-        return
-    keep: list[Any] = []
-    if what == "pipe":
-        reader, writer = os.pipe()
-        keep = [open(reader, "rb"), open(writer, "wb")]  # noqa: PTH123, SIM115
-    elif what == "directory":
-        reader = os.open("/", os.O_RDONLY)
-        keep = [l0py.dmabuf.Fd(reader)]
-    elif what == "socket":
-        keep = list(socket.socketpair())
-        reader = keep[0].fileno()
-    elif what == "device":
-        keep = [open("/dev/null", "rb")]  # noqa: PTH123, SIM115
-        reader = keep[0].fileno()
-    elif what == "empty":
-        keep = [tempfile.TemporaryFile()]  # noqa: SIM115
-        reader = keep[0].fileno()
-    else:
-        reader = 1 << 20
-    try:
-        with pytest.raises(l0py.BadDescriptor) as caught:
-            context.import_dma_buf(reader)
-        assert isinstance(caught.value, OSError)
-        assert caught.value.errno == (errno.EBADF if what == "closed" else errno.EINVAL)
-        assert str(reader) in str(caught.value)
-    finally:
-        for one in keep:
-            one.close()
-
-
-@pytest.mark.parametrize(
-    ("size", "error"), [(0, ValueError), (-1, ValueError), (8193, ValueError), (1 << 70, ValueError), (1.5, TypeError)]
-)
-def test_sizes_that_cannot_be_imported(
-    context: l0py.Context, memfd: int, size: Any, error: type[Exception], no_leaks: None
-) -> None:
-    with pytest.raises(error):
-        context.import_dma_buf(memfd, size)
-
-
-def test_what_is_no_descriptor_at_all(context: l0py.Context, memfd: int) -> None:
-    for wrong in ("3", None, 3.0, b"3"):
-        with pytest.raises(TypeError):
-            context.import_dma_buf(wrong)  # type: ignore[arg-type]
-    for number in (-1, 1 << 40):
-        with pytest.raises(l0py.BadDescriptor):
-            context.import_dma_buf(number)
-    with pytest.raises(l0py.InvalidArgument, match="kind"):
-        context.import_dma_buf(memfd, kind="magic")
-
-
-def test_an_fd_that_cannot_be_written_is_imported_for_reading_alone(
-    context: l0py.Context, memfd: int, no_leaks: None
-) -> None:
-    os.pwrite(memfd, b"x" * 4096, 0)
-    with open(f"/proc/self/fd/{memfd}", "rb") as reader:  # noqa: PTH123
-        with pytest.raises(l0py.BadDescriptor, match="no dma-buf"):
-            context.import_dma_buf(reader)
-        with context.import_dma_buf(reader, read_only=True) as memory:
-            assert memory.read_only
-            assert memory.numpy()[:1].tobytes() == b"x"
-            with pytest.raises(ValueError, match="read-only"):
-                memory.numpy()[0] = 1
-            for write in (lambda: memory.fill(0), lambda: memory.copy_from(b"a")):
-                with pytest.raises(l0py.InvalidArgument, match="read-only"):
-                    write()
-
-
-def test_a_file_is_no_buffer_to_a_driver(context: l0py.Context, no_leaks: None) -> None:
-    # Not a temporary file: where /tmp is a tmpfs, its files are memory as good as a memfd's.
-    with Path(sys.executable).open("rb") as file, pytest.raises(l0py.BadDescriptor, match="no dma-buf"):
-        context.import_dma_buf(file)
-
-
-def test_a_driver_that_closes_the_imported_fd(
-    context: l0py.Context, memfd: int, monkeypatch: pytest.MonkeyPatch, no_leaks: None
-) -> None:
-    def alloc(box: Any, desc: Any, size: int, alignment: int) -> Any:
-        made = c.l0_alloc_host(box, desc, size, alignment)
-        if desc.pNext:
-            os.close(lib.ffi.cast("ze_external_memory_import_fd_t*", desc.pNext).fd)
-        return made
-
-    monkeypatch.setattr(external, "_c", Changed(l0_alloc_host=alloc))
-    context.import_dma_buf(memfd).close()
-    assert os.fstat(memfd).st_size == 8192  # the caller's own is untouched
-
-
-def test_a_driver_that_imports_less_than_asked(
-    context: l0py.Context, memfd: int, monkeypatch: pytest.MonkeyPatch, no_leaks: None
-) -> None:
-    def shorter(_context: int, _address: int, _base: Any, size: Any) -> int:
-        size[0] = 4096
-        return 0
-
-    monkeypatch.setattr(lib, "zeMemGetAddressRange", shorter)
-    with pytest.raises(l0py.NotSupported, match="mapped 4096 of the 8192 bytes"):
-        context.import_dma_buf(memfd)
-
-
-def test_a_driver_that_makes_new_memory_instead_of_importing(
-    context: l0py.Context, memfd: int, monkeypatch: pytest.MonkeyPatch, no_leaks: None
-) -> None:
-    """Some say SUCCESS all the same: found out by the pointer, or never tried."""
-
-    def ignoring(box: Any, desc: Any, size: int, alignment: int) -> Any:
-        plain = lib.ffi.new("ze_host_mem_alloc_desc_t*", {"stype": desc.stype})
-        return c.l0_alloc_host(box, plain, size, alignment)
-
-    monkeypatch.setattr(external, "_c", Changed(l0_alloc_host=ignoring))
-    with pytest.raises(l0py.NotSupported, match="did not import"), mmap.mmap(-1, 4096) as pages:
-        context.import_buffer(pages)
-    monkeypatch.setattr(l0py.Driver, "api_version", (1, 3))
-    with pytest.raises(l0py.NotSupported, match="too old to import host memory"):
-        context.import_dma_buf(memfd)
-    monkeypatch.setattr(l0py.Device, "type", "gpu")
-    with pytest.raises(l0py.NotSupported, match="would ignore"):
-        context.import_dma_buf(memfd, kind="shared")
-    monkeypatch.setattr(l0py.Device, "external_memory", l0py.ExternalMemory(frozenset(), frozenset()))
-    with pytest.raises(l0py.NotSupported, match="does not import dma-bufs"):
-        context.import_dma_buf(memfd, kind="device")
-
-
-def test_a_driver_that_refuses_all_but_dma_bufs(context: l0py.Context, memfd: int, no_leaks: None) -> None:
-    softdriver.inject("zeMemAllocHost", result="ZE_RESULT_ERROR_INVALID_ARGUMENT")
-    with pytest.raises(l0py.BadDescriptor, match=r"/memfd:test \(deleted\) is no dma-buf") as caught:
-        context.import_dma_buf(memfd)
-    assert caught.value.errno == errno.EINVAL
 
 
 def test_an_export_is_the_same_memory(context: l0py.Context, no_leaks: None) -> None:
@@ -272,83 +368,3 @@ def test_exports_that_were_not_asked_for(context: l0py.Context) -> None:
         memory.export("opaque_fd")
     with pytest.raises(l0py.InvalidArgument, match="'magic'"):
         context.alloc_host(4096, exportable="magic")
-
-
-def test_a_driver_that_keeps_the_exported_fd(
-    context: l0py.Context, memfd: int, monkeypatch: pytest.MonkeyPatch, no_leaks: None
-) -> None:
-    def kept(_context: int, _address: int, properties: Any, _device: Any) -> int:
-        lib.ffi.cast("ze_external_memory_export_fd_t*", properties.pNext).fd = memfd
-        return 0
-
-    with context.alloc_host(4096, exportable=True) as memory:
-        monkeypatch.setattr(lib, "zeMemGetAllocProperties", kept)
-        with context.alloc_host(8193, exportable=True) as larger, pytest.raises(l0py.NotSupported, match="not the mem"):
-            larger.export()
-        for _ in range(3):
-            with memory.export() as fd:
-                assert fd.fileno() != memfd
-        assert os.fstat(memfd).st_size == 8192
-
-
-def test_a_driver_that_says_success_and_exports_nothing(
-    context: l0py.Context, monkeypatch: pytest.MonkeyPatch, no_leaks: None
-) -> None:
-    with context.alloc_host(4096, exportable=True) as memory:
-        monkeypatch.setattr(lib, "zeMemGetAllocProperties", lambda *_: 0)
-        with pytest.raises(l0py.NotSupported, match="gave no file descriptor"):
-            memory.export()
-
-
-@pytest.mark.parametrize("read_only", [False, True])
-def test_pages_of_the_process(context: l0py.Context, read_only: bool, no_leaks: None) -> None:
-    with mmap.mmap(-1, 8192) as pages, context.import_buffer(pages, read_only=read_only) as memory:
-        assert (memory.size, memory.origin, memory.read_only) == (8192, "pointer", read_only)
-        assert memory.properties.type == "host"
-        pages[0] = 5
-        assert memory.view()[0] == 5
-        assert memory.view().readonly == read_only
-
-
-def test_a_numpy_array_lives_as_long_as_its_import(context: l0py.Context, no_leaks: None) -> None:
-    whole = np.zeros(3 * 4096, "u1")
-    start = -whole.ctypes.data % 4096
-    array = whole[start : start + 4096]
-    memory = context.import_pointer(array.ctypes.data, 4096, owner=array)
-    del whole, array
-    memory.copy_from(b"\6" * 4096)
-    assert memory.numpy().sum() == 6 * 4096
-    memory.close()
-
-
-@pytest.mark.parametrize(
-    ("address", "size"), [(0, 4096), (4097, 4096), (8192, 100), (8192, 0), (-4096, 4096), (4096, -4096)]
-)
-def test_pages_that_cannot_be_imported(context: l0py.Context, address: int, size: int, no_leaks: None) -> None:
-    with pytest.raises(l0py.InvalidArgument, match="positive multiples"):
-        context.import_pointer(address, size)
-
-
-def test_pages_that_are_not_there(context: l0py.Context, no_leaks: None) -> None:
-    with pytest.raises(l0py.InvalidArgument, match="zeMemAllocHost"):
-        context.import_pointer(4096, 4096)
-
-
-def test_a_driver_that_imports_no_pages(context: l0py.Context, monkeypatch: pytest.MonkeyPatch, no_leaks: None) -> None:
-    monkeypatch.setattr(l0py.Driver, "extensions", {})
-    with mmap.mmap(-1, 4096) as pages, pytest.raises(l0py.NotSupported, match="memmap_sysmem"):
-        context.import_buffer(pages)
-
-
-def test_what_is_imported_twice(context: l0py.Context, no_leaks: None) -> None:
-    with (
-        mmap.mmap(-1, 8192) as pages,
-        context.import_buffer(pages),
-        pytest.raises(l0py.InvalidArgument, match="zeMemAllocHost"),
-    ):
-        context.import_buffer(pages)
-
-
-def test_a_buffer_that_may_not_be_written(context: l0py.Context, no_leaks: None) -> None:
-    with pytest.raises(l0py.InvalidArgument, match="read_only=True"):
-        context.import_buffer(bytes(4096))

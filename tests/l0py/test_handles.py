@@ -21,8 +21,19 @@ def blocks() -> int:
     return int(softdriver.record()["memory"]["blocks"])
 
 
-@pytest.fixture(params=["Driver", "Device", "Context", "Memory"])
-def public(request: pytest.FixtureRequest, context: l0py.Context, device: l0py.Device) -> Any:
+ON_GPU: dict[str, Any] = {
+    "Image": lambda context: context.create_image(4, 4),
+    "PhysicalMemory": lambda context: context.create_physical(65536),
+    "VirtualRange": lambda context: context.reserve(65536),
+}
+
+
+@pytest.fixture(params=["Driver", "Device", "Context", "Memory", *ON_GPU])
+def public(request: pytest.FixtureRequest, context: l0py.Context, device: l0py.Device, gpu: l0py.Device) -> Any:
+    if request.param in ON_GPU:
+        with l0py.Context(gpu) as other, ON_GPU[request.param](other) as made:
+            yield made
+        return
     with context.alloc_host(4096) as memory:
         yield {"Driver": device.driver, "Device": device, "Context": context, "Memory": memory}[request.param]
 
@@ -35,6 +46,10 @@ def same(public: Any) -> Any:
         return l0py.Device.from_handle(public.handle, public.driver)
     if isinstance(public, l0py.Context):
         return l0py.Context.from_handle(public.handle, public.device)
+    if isinstance(public, l0py.Image):
+        return l0py.Image.from_handle(public.handle, 4, 4, context=public.context)
+    if isinstance(public, (l0py.PhysicalMemory, l0py.VirtualRange)):
+        return type(public).from_handle(public.handle, public.size, context=public.context)
     return l0py.Memory.from_handle(public.handle, public.size, context=public.context)
 
 
@@ -262,6 +277,43 @@ assert softdriver.record()["calls"]["zeMemFree"]["count"] == 1
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_child_of_a_fork_releases_nothing_of_the_gpu(python: Any) -> None:
+    script = """
+import gc, os
+import l0py
+from l0py import softdriver
+context = l0py.Context(l0py.find_device("gpu"))
+memory, image, physical = context.alloc_device(65536), context.create_image(4, 4), context.create_physical(65536)
+addresses = context.reserve(65536)
+mapped, handle = addresses.map(physical), memory.ipc_handle()
+opened = context.open_ipc(handle)
+objects = [opened, handle, mapped, addresses, physical, image, memory, context]
+softdriver.record_calls(driver="gpu")
+softdriver.reset_record(driver="gpu")
+child = os.fork()
+if child == 0:
+    for one in objects:
+        one.close()
+    del opened, handle, mapped, addresses, physical, image, memory, context, objects, one
+    gc.collect()
+    os._exit(3 if softdriver.record(driver="gpu")["calls"] else 0)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+mapped.fill(1)
+opened.fill(1)
+for one in objects:
+    one.close()
+calls = softdriver.record(driver="gpu")["calls"]
+print(*sorted(name for name in calls if any(end in name for end in ("Free", "Destroy", "Unmap", "Close", "Put"))))
+"""
+    done = python(script, L0PY_SOFTDRIVER="gpu", PYTHONWARNINGS="ignore")  # of forks beside threads
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(done.stdout.split()) >= {
+        "zeContextDestroy", "zeImageDestroy", "zeMemCloseIpcHandle", "zeMemFree", "zeMemPutIpcHandle",
+        "zePhysicalMemDestroy", "zeVirtualMemFree", "zeVirtualMemUnmap",
+    }  # fmt: skip
+
+
 def test_the_interpreter_ends_quietly_with_everything_open(python: Any) -> None:
     script = """
 import l0py, sys
@@ -299,12 +351,13 @@ def test_a_pending_exception_is_not_hidden_by_living_views(context: l0py.Context
     memory.close()
 
 
-def test_a_fork_while_threads_work(python: Any) -> None:
+@pytest.mark.parametrize("kind", ["npu", "gpu"])
+def test_a_fork_while_threads_work(python: Any, kind: str) -> None:
     """What other threads had locked stays locked in the child for ever: it must not wait for that."""
     script = """
-import os, signal, threading
+import os, signal, sys, threading
 import l0py
-device = l0py.find_device("npu")
+device = l0py.find_device(sys.argv[1])
 context = l0py.Context(device)
 working = True
 
@@ -336,5 +389,5 @@ for thread in threads:
     thread.join()
 print(status)
 """
-    done = python(script)
+    done = python(script, kind, L0PY_SOFTDRIVER=kind)
     assert done.stdout.strip() == "0", done.stderr

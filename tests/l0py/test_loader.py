@@ -138,19 +138,25 @@ def test_the_software_driver_joins_those_that_are_named(monkeypatch: pytest.Monk
     path = str(loader.software_driver_path())
     monkeypatch.setenv("ZE_ENABLE_ALT_DRIVERS", "/one.so,/two.so")
     for _ in range(2):
-        loader.add_software_driver()
+        loader.add_software_drivers("npu")
         assert loader.os.environ["ZE_ENABLE_ALT_DRIVERS"] == f"/one.so,/two.so,{path}"
+    loader.add_software_drivers("gpu", "npu")
+    assert loader.os.environ["ZE_ENABLE_ALT_DRIVERS"] == f"/one.so,/two.so,{path},{loader.software_driver_path('gpu')}"
 
 
-@pytest.mark.parametrize(("said", "wanted"), [("", None), ("0", False), ("1", True)])
-def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch, said: str, wanted: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [("", None), ("0", ()), ("1", ("npu",)), ("gpu", ("gpu",)), ("npu,gpu", ("npu", "gpu"))],
+)
+def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch, said: str, wanted: tuple[str, ...] | None) -> None:
     monkeypatch.setenv("L0PY_SOFTDRIVER", said)
-    assert loader.software_driver_wanted() is wanted
+    assert loader.software_drivers_wanted() == wanted
     monkeypatch.delenv("L0PY_SOFTDRIVER")
-    assert loader.software_driver_wanted() is None
+    assert loader.software_drivers_wanted() is None
 
 
-def test_what_the_environment_cannot_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("L0PY_SOFTDRIVER", "yes")
-    with pytest.raises(l0py.InvalidArgument, match="L0PY_SOFTDRIVER=yes"):
-        loader.software_driver_wanted()
+@pytest.mark.parametrize("said", ["yes", "npu,", "1,gpu"])
+def test_what_the_environment_cannot_say(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("L0PY_SOFTDRIVER", said)
+    with pytest.raises(l0py.InvalidArgument, match=f"L0PY_SOFTDRIVER={said}"):
+        loader.software_drivers_wanted()

@@ -26,11 +26,29 @@ def test_info() -> None:
     assert told["drivers"][0]["software"]
     assert told["drivers"][0]["devices"][0]["type"] == "npu"
     assert told["loader"]["source"]
-    assert told["environment"]["L0PY_SOFTDRIVER"] == "1"
+    assert told["environment"]["L0PY_SOFTDRIVER"] == os.environ["L0PY_SOFTDRIVER"]
     assert told["error"] is None
     text = run("info")
     assert text.returncode == 0
     assert "l0py software NPU (npu)" in text.stdout
+
+
+def test_both_software_drivers() -> None:
+    told = json.loads(run("info", "--json", L0PY_SOFTDRIVER="npu,gpu").stdout)
+    assert sorted(driver["kind"] for driver in told["drivers"]) == ["gpu", "npu"]
+    assert "GPU: l0py software GPU" in run("doctor", L0PY_SOFTDRIVER="npu,gpu").stdout
+    assert "GPU" not in run("doctor", L0PY_SOFTDRIVER="npu").stdout
+
+
+def test_a_reader_that_leaves_early() -> None:
+    """As `| head -1` does."""
+    command = [sys.executable, "-m", "l0py", "info"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        assert program.stderr
+        program.stdout.close()
+        said = program.stderr.read()
+    assert (program.returncode, said) == (1, "")
 
 
 def test_info_without_a_driver_tells_what_there_is() -> None:
@@ -50,18 +68,28 @@ def test_doctor() -> None:
     sick = run("doctor", L0PY_SOFTDRIVER="0", ZE_ENABLE_ALT_DRIVERS="/nonexistent.so")
     assert sick.returncode == 1
     assert "FAIL  no driver" in sick.stdout
+    assert "FAIL  ZE_ENABLE_ALT_DRIVERS names /nonexistent.so, which loaders pass over: " in sick.stdout
+    wrong = run("doctor", ZE_ENABLE_ALT_DRIVERS=f"{softdriver.path('gpu')},libm.so.6")
+    assert "names libm.so.6, which loaders pass over: it is no Level Zero driver" in wrong.stdout
+    assert wrong.stdout.count("FAIL") == 1
     blind = run("doctor", L0PY_LOADER="/nonexistent")
     assert blind.returncode == 1
     assert "FAIL  no loader: L0PY_LOADER=/nonexistent" in blind.stdout
 
 
 def test_doctor_knows_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: pytest.TempPathFactory) -> None:
-    monkeypatch.setattr(loader, "software_driver_path", lambda: tmp_path / "nothing")  # type: ignore[operator]
-    assert diagnostics.doctor()[0] == (False, f"missing: {tmp_path}/nothing", "install l0py again")
+    monkeypatch.setattr(loader, "software_driver_path", lambda _: tmp_path / "nothing")  # type: ignore[operator]
+    assert diagnostics.doctor()[0] == (
+        False,
+        f"missing: {tmp_path}/nothing, {tmp_path}/nothing",
+        "install l0py again",
+    )
 
 
 def test_paths() -> None:
     assert run("softdriver", "--path").stdout.strip() == str(softdriver.path())
+    both = run("softdriver", "--drivers", "gpu,npu", "--path").stdout.strip()
+    assert both == f"{softdriver.path('gpu')},{softdriver.path('npu')}"
     assert run("softdriver", "--loader-path").stdout.strip() == str(softdriver.loader_path())
 
 
@@ -70,6 +98,14 @@ def test_a_command_runs_on_the_software_driver() -> None:
     done = run("softdriver", "--", sys.executable, "-c", script, "--", "-x", L0PY_SOFTDRIVER="0")
     assert done.stdout.strip() == "l0py software NPU ['--', '-x']", done.stderr
     assert done.returncode == 7
+
+
+def test_a_command_runs_on_both_software_drivers() -> None:
+    script = "import l0py; print(l0py.find_device('gpu').name, l0py.find_device('npu').name)"
+    done = run("softdriver", "--drivers", "npu,gpu", "--", sys.executable, "-c", script, L0PY_SOFTDRIVER="0")
+    assert done.stdout.strip() == "l0py software GPU l0py software NPU", done.stderr
+    unknown = run("softdriver", "--drivers", "tpu", "--", "ls")
+    assert (unknown.returncode, unknown.stderr.strip()) == (1, "l0py: 'tpu' is no software driver: there are npu, gpu")
 
 
 def test_a_command_that_knows_nothing_of_l0py() -> None:

@@ -72,9 +72,10 @@ print("l0py.softdriver" in sys.modules, l0py.softdriver.__name__)
 
 def test_sources_without_the_compiled_part_say_so(tmp_path: Path, python: Any) -> None:
     source = Path(__file__).parents[2] / "l0py"
-    (tmp_path / "l0py").mkdir()
-    for file in source.glob("*.py"):
-        (tmp_path / "l0py" / file.name).write_bytes(file.read_bytes())
+    for file in source.rglob("*.py"):
+        copy = tmp_path / "l0py" / file.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
     script = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirect' not in type(f).__name__]\n"
     done = python(f"{script}sys.path.insert(0, {str(tmp_path)!r})\nimport l0py")
     assert "source without its compiled part" in done.stderr

@@ -29,6 +29,11 @@ def imported(context: l0py.Context) -> l0py.Memory:
         os.close(fd)
 
 
+def opened(context: l0py.Context) -> l0py.Memory:
+    with context.alloc_device(4096) as memory, memory.ipc_handle() as handle:
+        return context.open_ipc(handle)
+
+
 MAKERS: dict[str, tuple[Maker, str]] = {
     "host": (lambda context: context.alloc_host(4096), "blocks"),
     "device": (lambda context: context.alloc_device(4096), "blocks"),
@@ -37,6 +42,39 @@ MAKERS: dict[str, tuple[Maker, str]] = {
     "dma_buf": (imported, "imported_fds"),
     "pages": (lambda context: context.import_buffer(mmap.mmap(-1, 4096)), "imported_pages"),
 }
+
+
+#: What the GPU driver alone has: how one is made, and what it is called in l0py's counts and in the driver's.
+GPU_MAKERS: dict[str, tuple[Maker, str, str]] = {
+    "image": (lambda context: context.create_image(16, 16), "image", "image"),
+    "physical memory": (lambda context: context.create_physical(65536), "physical_memory", "physical_mem"),
+    "reservation": (lambda context: context.reserve(65536), "reservation", ""),
+    "mapping": (lambda context: context.reserve(65536).map(context.create_physical(65536)), "mapping", "physical_mem"),
+    "IPC handle": (lambda context: context.alloc_device(4096).ipc_handle(), "ipc_handle", ""),
+    "IPC memory": (opened, "ipc_memory", ""),
+}
+
+
+@pytest.mark.parametrize("how", ["close", "collect"])
+@pytest.mark.parametrize("name", GPU_MAKERS)
+def test_what_a_gpu_has_is_counted_and_gone(gpu: l0py.Device, name: str, how: str, no_leaks: None) -> None:
+    make, ours, theirs = GPU_MAKERS[name]
+
+    def counts() -> tuple[int, int]:
+        return handles.live_objects()[ours], softdriver.record(driver="gpu")["objects"].get(theirs, 0)
+
+    with l0py.Context(gpu) as context:
+        before = counts()
+        made = [make(context) for _ in range(MANY)]
+        assert counts() == (before[0] + MANY, before[1] + (MANY if theirs else 0))
+        if how == "close":
+            for one in made:
+                one.close()
+            assert counts()[0] == before[0]
+            del one
+        del made
+        gc.collect()
+        assert counts() == before
 
 
 def open_fds() -> int:

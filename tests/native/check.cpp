@@ -1,10 +1,5 @@
 #include "check.hpp"
 
-#include <dirent.h>
-#include <dlfcn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,9 +7,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <thread>
 #include <vector>
+
+#include "system.hpp"
+
+#ifndef _WIN32
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
 Tables l0;
 Control l0sd;
@@ -37,10 +38,8 @@ std::vector<Test>& tests() {
 // Without a path the driver is linked into the test itself.
 void* driver_library() {
   static void* const library = [] {
-    const char* path = std::getenv("L0PY_TEST_DRIVER");
-    void* opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void* opened = open_library(std::getenv("L0PY_TEST_DRIVER"));
     if (opened == nullptr) {
-      std::fprintf(stderr, "%s\n", dlerror());
       std::exit(2);
     }
     return opened;
@@ -68,12 +67,13 @@ void load_driver() {
   find(l0sd.record_reset, "l0sd_record_reset");
   find(l0sd.record_json, "l0sd_record_json");
   find(l0sd.memory_limit, "l0sd_memory_limit");
+  find(l0sd.imitate, "l0sd_imitate");
 }
 
 constexpr const char* counted[] = {
-    "command_list",    "command_queue", "context",       "event",        "event_pool",
-    "fence",           "graph",         "query_network", "build_log",    "profiling_pool",
-    "profiling_query", "now",           "blocks",        "imported_fds", "imported_pages",
+    "command_list", "command_queue", "context",   "event",          "event_pool",      "fence",
+    "graph",        "query_network", "build_log", "profiling_pool", "profiling_query", "image",
+    "physical_mem", "now",           "blocks",    "imported_fds",   "imported_pages",  "mappings",
 };
 
 struct Holdings {
@@ -88,15 +88,8 @@ struct Holdings {
 
 Holdings holdings() {
   Holdings now;
-  DIR* directory = opendir("/proc/self/fd");
-  while (readdir(directory) != nullptr) {
-    ++now.descriptors;
-  }
-  closedir(directory);
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    now.mappings += line.find("memfd:l0py") != std::string::npos ? 1 : 0;
-  }
+  now.descriptors = open_descriptors();
+  now.mappings = mapped_blocks();
   // Behind the calls, whose names are others.
   const std::string all = record();
   const std::string json = all.substr(all.rfind("\"objects\":"));
@@ -155,7 +148,7 @@ void report_result(ze_result_t result, ze_result_t wanted, const char* what, con
   }
 }
 
-void* driver_symbol(const char* name) { return dlsym(driver_library(), name); }
+void* driver_symbol(const char* name) { return find_symbol(driver_library(), name); }
 
 const Npu& npu() {
   static const Npu system = [] {
@@ -262,6 +255,7 @@ uint64_t number_of(const std::string& json, const char* name) {
   return found == std::string::npos ? 0 : std::strtoull(json.c_str() + found + key.size(), nullptr, 10);
 }
 
+#ifndef _WIN32  // where nothing forks
 void in_child(void (*body)()) {
   std::fflush(stdout);
   const pid_t child = fork();
@@ -275,6 +269,12 @@ void in_child(void (*body)()) {
   CHECK(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
+
+void leave_child() {
+  std::fflush(stdout);
+  _exit(failures == 0 ? 0 : 1);
+}
+#endif
 
 }  // namespace check
 

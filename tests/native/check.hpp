@@ -32,6 +32,7 @@ struct Control {
   decltype(&l0sd_record_reset) record_reset;
   decltype(&l0sd_record_json) record_json;
   decltype(&l0sd_memory_limit) memory_limit;
+  decltype(&l0sd_imitate) imitate;
 };
 extern Control l0sd;
 
@@ -55,6 +56,9 @@ struct Npu {
   ze_device_handle_t device;
 };
 const Npu& npu();
+
+// The same, where the driver is the GPU's.
+inline const Npu& gpu() { return npu(); }
 
 // An NPU extension's function table.
 template <class Table>
@@ -99,5 +103,7 @@ uint64_t number_of(const std::string& json, const char* name);
 
 // Runs a test's part in a forked process, which ends like a program does. Its failed checks count here.
 void in_child(void (*body)());
+// Ends such a process at once: nobody looks for leaks, which what its parent's other threads held would be.
+[[noreturn]] void leave_child();
 
 }  // namespace check

@@ -84,8 +84,13 @@ TEST(lists_of_properties) {
 TEST(other_properties) {
   auto external = empty<ze_device_external_memory_properties_t>(ZE_STRUCTURE_TYPE_DEVICE_EXTERNAL_MEMORY_PROPERTIES);
   OK(l0.ze_device.pfnGetExternalMemoryProperties(npu().device, &external));
-  CHECK(external.memoryAllocationExportTypes == ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF);
-  CHECK((external.memoryAllocationImportTypes & ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) != 0);
+#ifdef _WIN32
+  constexpr auto handles = ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_WIN32;
+#else
+  constexpr auto handles = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
+#endif
+  CHECK(external.memoryAllocationExportTypes == handles);
+  CHECK((external.memoryAllocationImportTypes & handles) != 0);
   auto compute = empty<ze_device_compute_properties_t>(ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES);
   OK(l0.ze_device.pfnGetComputeProperties(npu().device, &compute));
   CHECK(compute.maxTotalGroupSize == 1);

@@ -1,53 +1,17 @@
 // The embedded loader, each case in a process of its own: without a driver, with drivers that refuse, with ours.
-#include <dlfcn.h>
-
-#include <cstdlib>
-#include <cstring>
+// Several drivers that answer are in test_several_drivers.cpp.
 #include <thread>
 #include <vector>
 
-#include "check.hpp"
+#include "loader_calls.hpp"
 
 namespace {
-
-// Functions of the loader under test.
-template <class Function>
-Function loader_function(const char* name) {
-  static void* const loader = dlopen(std::getenv("L0PY_TEST_LOADER"), RTLD_NOW | RTLD_LOCAL);
-  CHECK(loader != nullptr);
-  auto found = reinterpret_cast<Function>(dlsym(loader, name));
-  CHECK(found != nullptr);
-  return found;
-}
-#define LOADER(pfn, name) loader_function<pfn>(#name)
-
-void use_drivers(const char* first, const char* second = nullptr) {
-  const std::string list = std::string(first) + (second == nullptr ? "" : "," + std::string(second));
-  setenv("ZE_ENABLE_ALT_DRIVERS", list.c_str(), 1);
-}
-
-const char* path_of(const char* variable) { return std::getenv(variable); }
-
-ze_result_t init(ze_init_flags_t flags = 0) { return LOADER(ze_pfnInit_t, zeInit)(flags); }
-
-ze_result_t init_drivers(uint32_t flags, uint32_t* count, ze_driver_handle_t* drivers) {
-  ze_init_driver_type_desc_t desc{ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC, nullptr, flags};
-  return LOADER(ze_pfnInitDrivers_t, zeInitDrivers)(count, drivers, &desc);
-}
 
 // Every function that needs a driver, of which two stand for all.
 void nothing_is_initialized() {
   uint32_t count = 0;
   CHECK_RESULT(LOADER(ze_pfnDriverGet_t, zeDriverGet)(&count, nullptr), ERROR_UNINITIALIZED);
   CHECK_RESULT(LOADER(ze_pfnMemFree_t, zeMemFree)(nullptr, nullptr), ERROR_UNINITIALIZED);
-}
-
-int inits_of(const char* driver) {
-  void* library = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
-  CHECK(library != nullptr);
-  const int inits = reinterpret_cast<int (*)()>(dlsym(library, "second_driver_inits"))();
-  dlclose(library);
-  return inits;
 }
 
 }  // namespace

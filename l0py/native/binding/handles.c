@@ -2,19 +2,21 @@
 
 #include "handles.cdef.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "binding_api.h"
+#ifndef _WIN32
+#include <pthread.h>
+#endif
 
-#define KINDS (L0_FENCE + 1)
+#include "binding_api.h"
 
 /* `uses` keeps the native handle: the owner's one until close(), one of each child, one of each hold.
    `holders` keeps this structure: Python's one, and one while the native handle lives. */
 typedef struct box {
   l0_box shown;
   struct box* parent;
+  struct box* support;
   PyObject* kept;
   atomic_int uses;
   atomic_int holders;
@@ -25,11 +27,13 @@ typedef struct box {
 
 /* Counts forks: a child must not release what its parent made. */
 static unsigned this_process = 0;
-static atomic_llong alive[KINDS];
+static atomic_llong alive[L0_KINDS];
 
+#ifndef _WIN32 /* where nothing forks */
 static void after_fork_in_child(void) { ++this_process; }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+#endif
 
 static box* of(l0_box* shown) { return (box*)shown; }
 
@@ -49,6 +53,20 @@ static void forget(box* b) {
   }
 }
 
+static uintptr_t context_of(const box* b) {
+  while (b->parent != NULL) {
+    b = b->parent;
+  }
+  return b->shown.handle;
+}
+
+/* Where nobody can be told, there is nothing to tell: a loader between drivers answers UNINITIALIZED then. */
+static ze_result_t put_ipc_handle(const box* b) {
+  ze_result_t result = zeMemPutIpcHandle(context_of(b), *(const ze_ipc_mem_handle_t*)b->shown.handle);
+  int missing = result == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE || result == ZE_RESULT_ERROR_UNINITIALIZED;
+  return missing ? ZE_RESULT_SUCCESS : result;
+}
+
 static ze_result_t destroy(const box* b) {
   uintptr_t handle = b->shown.handle;
   if (handle == 0 || b->kind == L0_BORROWED || zelCheckIsLoaderInTearDown()) {
@@ -56,10 +74,16 @@ static ze_result_t destroy(const box* b) {
   }
   switch (b->kind) {
     case L0_CONTEXT: return zeContextDestroy(handle);
-    case L0_MEMORY: return zeMemFree(b->parent->shown.handle, handle);
+    case L0_MEMORY: return zeMemFree(context_of(b), handle);
     case L0_COMMAND_QUEUE: return zeCommandQueueDestroy(handle);
     case L0_COMMAND_LIST: return zeCommandListDestroy(handle);
     case L0_FENCE: return zeFenceDestroy(handle);
+    case L0_IMAGE: return zeImageDestroy(handle);
+    case L0_PHYSICAL_MEMORY: return zePhysicalMemDestroy(context_of(b), handle);
+    case L0_RESERVATION: return zeVirtualMemFree(context_of(b), handle, b->shown.size);
+    case L0_MAPPING: return zeVirtualMemUnmap(context_of(b), handle, b->shown.size);
+    case L0_IPC_HANDLE: return put_ipc_handle(b);
+    case L0_IPC_MEMORY: return zeMemCloseIpcHandle(context_of(b), handle);
     default: return ZE_RESULT_ERROR_INVALID_ENUMERATION;
   }
 }
@@ -72,7 +96,7 @@ static void let_go(PyObject* object) {
   }
 }
 
-/* Ends one use; the last one destroys, and then ends the use of the parent. */
+/* Ends one use; the last one destroys, and then ends the uses of the support and the parent. */
 static ze_result_t end_use(box* b) {
   ze_result_t result = ZE_RESULT_SUCCESS;
   int first = 1;
@@ -84,6 +108,9 @@ static ze_result_t end_use(box* b) {
       let_go(b->kept);
     }
     atomic_fetch_sub(&alive[b->kind], 1);
+    if (b->support != NULL) {
+      end_use(b->support);
+    }
     forget(b);
     first = 0;
     b = parent;
@@ -117,6 +144,14 @@ void l0_box_keep(l0_box* shown, uintptr_t object) {
   of(shown)->kept = (PyObject*)object;
   Py_IncRef(of(shown)->kept);
   PyGILState_Release(state);
+}
+
+int l0_box_lean_on(l0_box* shown, l0_box* other) {
+  if (!l0_box_hold(other)) {
+    return 0;
+  }
+  of(shown)->support = of(other);
+  return 1;
 }
 
 int l0_box_state(l0_box* shown) {

@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* dlopen; with `only_if_loaded` it never loads anything new. 0 on failure, see l0_library_error. */
+/* dlopen or LoadLibrary, of a UTF-8 path; with `only_if_loaded` it never loads anything new. 0 on failure, see
+   l0_library_error. */
 uintptr_t l0_library_open(const char* path, int only_if_loaded);
 const char* l0_library_error(void);
 void l0_library_close(uintptr_t library);
