@@ -8,14 +8,14 @@ import threading
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from l0py.errors import Closed
 
 from . import verdict
 from .errors import CopyRequired, ImportRefused, TensorMismatch, UnknownTensor
 from .ports import Port, Ports, devices_of
-from .source import is_array, is_read_only
+from .source import Source, make_source
 from .tensor import Tensor, element_type, reason, static_shape
 from .verdict import Placed, Verdict
 
@@ -23,7 +23,28 @@ if TYPE_CHECKING:
     import numpy as np
     import openvino as ov
 
-    from .context import NpuContext
+    class Maker(Protocol):
+        """A plugin as a binding sees it: an NpuContext, a CpuContext or a GpuContext.
+
+        `unnamed_route` is the one whose tensors go to ports without a name of their own; None where all routes' do.
+        """
+
+        device_name: str
+        unnamed_route: str | None
+
+        def remote_tensor(
+            self,
+            source: Any,
+            shape: tuple[int, ...],
+            type: ov.Type,  # noqa: A002 - OpenVINO's own name for it
+            *,
+            route: str | None,
+            tensor_type: str,
+            allow_copy: bool,
+        ) -> Tensor: ...
+
+        def host_tensor(self, shape: tuple[int, ...], type_: ov.Type) -> ov.Tensor: ...
+
 
 __all__ = ["Binding"]
 
@@ -35,11 +56,12 @@ def _after_fork_in_child() -> None:
     _process = os.getpid()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Binding:
-    """A request whose tensors lie in memory. Made by `NpuContext.bind`; a context manager that undoes it.
+    """A request whose tensors lie in memory. Made by a context's `bind`; a context manager that undoes it.
 
     It must be kept as long as the request runs on the memory: it keeps the memory alive, which cannot be closed
     meanwhile (BufferError).
@@ -47,7 +69,7 @@ class Binding:
 
     def __init__(
         self,
-        npu: NpuContext,
+        maker: Maker,
         request: ov.InferRequest,
         inputs: Mapping[Any, Any],
         outputs: Mapping[Any, Any],
@@ -60,11 +82,11 @@ class Binding:
         self.ran = False
         self._started = False
         self._process = _process
-        self._npu = npu
+        self._maker = maker
         self._restores = restore
         self._closing = threading.RLock()
         self._ports = Ports(request)
-        _require_npu(request)
+        _require_device(request, maker.device_name)
         with ExitStack() as undo:
             self._bound = self._find_tensors(inputs, outputs, allow_copy=allow_copy, undo=undo)
             _refuse_overlaps(self._bound)
@@ -91,7 +113,7 @@ class Binding:
                     )
                 if any(port.index == other.index for other, _ in bound.values()):
                     raise TensorMismatch(f"{key!r} is another name of a tensor that is bound already")
-                tensor = tensor_for(self._npu, port, source, allow_copy=allow_copy, undo=undo)
+                tensor = tensor_for(self._maker, port, source, allow_copy=allow_copy, undo=undo)
                 tensor.acquire()
                 undo.callback(tensor.release)
                 bound[key] = port, tensor
@@ -119,10 +141,7 @@ class Binding:
     def _put_back(self, previous: list[tuple[Port, ov.Tensor | None]]) -> None:
         for port, tensor in reversed(previous):
             if tensor is None:
-                import openvino as ov
-
-                shape = ov.Shape(list(port.output.get_shape()))
-                tensor = self._npu.remote_context.create_host_tensor(port.output.get_element_type(), shape)
+                tensor = self._maker.host_tensor(tuple(port.output.get_shape()), port.output.get_element_type())
             self.request.set_tensor(port.output, tensor)
 
     @property
@@ -237,39 +256,40 @@ class Binding:
         return f"<ovadapter.Binding of {', '.join(map(str, self._bound)) or 'nothing'}{state}>"
 
 
-def _require_npu(request: ov.InferRequest) -> None:
+def _require_device(request: ov.InferRequest, name: str) -> None:
     devices = devices_of(request)
-    if any(not device.startswith("NPU") for device in devices):
+    if any(not device.startswith(name) for device in devices):
         raise TensorMismatch(
-            f"the request runs on {', '.join(devices)}, not on the NPU alone: it cannot use NPU memory"
+            f"the request runs on {', '.join(devices)}, not on the {name} alone: it cannot use the {name}'s tensors"
         )
 
 
-def tensor_for(npu: NpuContext, port: Port, source: Any, *, allow_copy: bool, undo: ExitStack) -> Tensor:
+def tensor_for(maker: Maker, port: Port, source: Any, *, allow_copy: bool, undo: ExitStack) -> Tensor:
     """The tensor for a port: one that was made before, if it fits, or a new one that `undo` closes."""
     shape, type_ = _static(port)
     if isinstance(source, Tensor):
         source.require_open()
         _require_same(port, shape, type_, source.shape, source.element_type)
-        if source.remote is not None and port.name is None:
-            raise TensorMismatch(
-                f"{port.label} has no name of its own, by which OpenVINO would take a remote tensor: "
-                "make it with route='keeper'"
-            )
         if source.route == "copy" and not allow_copy:
             raise CopyRequired(f"{source!r} is copied", "Give it other memory, or say allow_copy=True here, too")
         tensor = source
     else:
-        _check_array(port, shape, type_, source)
-        tensor = npu.remote_tensor(
-            source,
+        found = make_source(source)
+        _check_array(port, shape, type_, found)
+        tensor = maker.remote_tensor(
+            found,
             shape,
             type_,
-            route="keeper" if port.name is None else None,
-            tensor_type="INPUT" if port.side == "input" and is_read_only(source) else "BINDED",
+            route=maker.unnamed_route if port.name is None else None,
+            tensor_type="INPUT" if port.side == "input" and not found.writable else "BINDED",
             allow_copy=allow_copy,
         )
         undo.callback(tensor.close)
+    if tensor.remote is not None and port.name is None:
+        way_out = f": make it with route={maker.unnamed_route!r}" if maker.unnamed_route else ""
+        raise TensorMismatch(
+            f"{port.label} has no name of its own, by which OpenVINO would take a remote tensor{way_out}"
+        )
     if port.side == "output" and not tensor.writable:
         raise TensorMismatch(f"{port.label!r} is an output, but its memory is read-only")
     return tensor
@@ -285,11 +305,18 @@ def _static(port: Port) -> tuple[tuple[int, ...], ov.Type]:
     return static_shape(port.output.get_shape()), element_type(port.output.get_element_type())
 
 
-def _check_array(port: Port, shape: tuple[int, ...], type_: ov.Type, source: Any) -> None:
+def _check_array(port: Port, shape: tuple[int, ...], type_: ov.Type, source: Source) -> None:
     """An array must be what the port is; one of single bytes in one dimension is taken for raw memory."""
-    if not is_array(source) or (source.ndim == 1 and source.dtype.str == "|u1"):
+    if source.array is None:
         return
-    _require_same(port, shape, type_, source.shape, element_type(source.dtype))
+    given, format_ = source.array
+    if len(given) == 1 and format_ == "|u1":
+        return
+    try:
+        _require_same(port, shape, type_, given, element_type(format_))
+    except TensorMismatch:
+        source.release()
+        raise
 
 
 def _require_same(

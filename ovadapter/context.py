@@ -31,6 +31,9 @@ class NpuContext:
     once, and must find the one that l0py chose. Raises `NpuMissing` with the reason and the way out.
     """
 
+    device_name: str = "NPU"
+    unnamed_route: str | None = "keeper"
+
     def __init__(self, core: ov.Core | None = None) -> None:
         try:
             import openvino as ov
@@ -43,7 +46,7 @@ class NpuContext:
         self.l0_context = properties.l0_context(self.remote_context)
         self.device = l0py.find_device("npu")
         self.features = discovery.features(self.device)
-        self._router = router_of(self.remote_context, self.features, software=self.device.driver.is_software)
+        self.router = router_of(self.remote_context, self.features, software=self.device.driver.is_software)
         self._context = self._borrow()
 
     @property
@@ -72,10 +75,12 @@ class NpuContext:
     ) -> Tensor:
         """A tensor over memory, used in place by the NPU plugin; or an exception.
 
-        `source` is a l0py.Memory, an fd (int or l0py.dmabuf.Fd, which stays the caller's) or a NumPy array. `shape` is
-        static, `type` an openvino.Type, its name or a NumPy dtype, `offset` in bytes. `route` asks for `"SHARED_BUF"`
-        (import by fd), `"CPU_VA"` (import by address, whole pages) or `"keeper"` (inside the buffer, which is imported
-        as a whole; any size and offset); without it the best one is taken. Read-only memory needs tensor_type="INPUT".
+        `source` is a l0py.Memory, a `Shared`, an fd (int or l0py.dmabuf.Fd, which stays the caller's; on Windows a
+        l0py.ntwin.NtHandle) or an array: of NumPy, or of any library that `l0py.interop.describe` understands (DLPack,
+        SYCL, buffers). `shape` is static, `type` an openvino.Type, its name or a NumPy dtype, `offset` in bytes.
+        `route` asks for `"SHARED_BUF"` (import by handle), `"CPU_VA"` (import by address, whole pages) or `"keeper"`
+        (inside the buffer, which is imported as a whole; any size and offset); without it the best one is taken.
+        Read-only memory needs tensor_type="INPUT".
 
         Raises `CopyRequired` when the plugin would copy (`allow_copy=True` accepts that), `TensorMismatch` when the
         memory does not fit, `ImportRefused` when OpenVINO or the driver refuses it, l0py.errors.BadDescriptor for a bad
@@ -84,7 +89,7 @@ class NpuContext:
         element = element_type(type)
         sizes = static_shape(shape)
         start = operator.index(offset)
-        return self._router.tensor(
+        return self.router.tensor(
             make_source(source), start, sizes, element, route=route, tensor_type=tensor_type, allow_copy=allow_copy
         )
 
@@ -99,9 +104,9 @@ class NpuContext:
     ) -> Binding:
         """Puts a request's inputs and outputs into memory, all of them or none; returns a `Binding` that must be kept.
 
-        Keys are tensor names (or ports of the compiled model), values a l0py.Memory, an fd, a NumPy array of the port's
-        shape and type, or a Tensor that `remote_tensor` made. Memory and what is behind an fd may be larger than the
-        port's tensor, which begins at its first byte. `allow_copy=True` takes arrays that the plugin copies.
+        Keys are tensor names (or ports of the compiled model), values a l0py.Memory, a `Shared`, an fd, an array of
+        the port's shape and type, or a Tensor that `remote_tensor` made. Memory and what is behind an fd may be larger
+        than the port's tensor, which begins at its first byte. `allow_copy=True` takes arrays that the plugin copies.
 
         When the binding ends, the request gets back the tensors that it had; to keep those meanwhile costs their
         memory, which `restore=False` saves: the request then gets new ones.
@@ -117,6 +122,12 @@ class NpuContext:
             allow_copy=allow_copy,
             restore=restore,
         )
+
+    def host_tensor(self, shape: tuple[int, ...], type_: ov.Type) -> ov.Tensor:
+        """A new tensor of OpenVINO's own, which the NPU and the host see (for `Binding`)."""
+        import openvino as ov
+
+        return self.remote_context.create_host_tensor(type_, ov.Shape(list(shape)))
 
     def ring(self, compiled: ov.CompiledModel, context: l0py.Context, slots: int = 3) -> Ring:
         """So many requests of a model, each bound to memory of its own in `context`: see `Ring`.

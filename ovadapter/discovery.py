@@ -109,9 +109,14 @@ def features(device: l0py.Device) -> Features:
     result = lib.zeDeviceGetExternalMemoryProperties(device.handle, external)
     check(result, "zeDeviceGetExternalMemoryProperties", driver=device.driver.handle)
     imports = external.memoryAllocationImportTypes
+    handles = (
+        lib.ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_WIN32
+        if sys.platform == "win32"
+        else lib.ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF
+    )
     return Features(
         mutable_lists=MUTABLE_LISTS in extensions and all(lib.has(name) for name in MUTABLE_FUNCTIONS),
-        import_fd=bool(imports & lib.ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF),
+        import_fd=bool(imports & handles),
         import_address=SYSTEM_MEMORY in extensions or bool(imports & IMPORT_STANDARD_ALLOCATION),
         cpu_va=openvino_version() >= (2026, 0),
         touching_pages=openvino_version() >= (2026, 3),

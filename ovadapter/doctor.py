@@ -1,4 +1,4 @@
-"""What works here: the loader, the driver, OpenVINO's NPU, and each route tried on a small model."""
+"""What works here: the loader, the driver, OpenVINO's NPU and its other devices, each tried on a small model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import l0py
 
 from . import discovery
 from .context import NpuContext
+from .devices import CpuContext, GpuContext
 from .routes import ROUTES
 
 if TYPE_CHECKING:
     import argparse
 
     from .verdict import Verdict
+
+NOT_RUN = "not run on hardware: written against the headers of OpenVINO 2026.4"
+"""What is said of the GPU plugin's tensors wherever they are shown."""
 
 __all__ = ["add_arguments", "examine", "run"]
 
@@ -37,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def examine() -> dict[str, Any]:
     """Everything that `doctor` prints, for programs. Makes and frees a little memory; runs a model of one addition."""
-    findings: dict[str, Any] = {"python": sys.version.split()[0], "healthy": False, "routes": {}}
+    findings: dict[str, Any] = {"python": sys.version.split()[0], "healthy": False, "routes": {}, "devices": {}}
     try:
         import openvino as ov
 
@@ -51,6 +55,7 @@ def examine() -> dict[str, Any]:
         findings["features"] = vars(npu.features)
         routes = [route for route in ROUTES if route != "CPU_VA" or npu.features.cpu_va]
         findings["routes"] = _try_routes(npu, routes)
+        findings["devices"] = {"CPU": _try_cpu(npu), "GPU": _try_gpu(npu)}
     except (l0py.Error, ModuleNotFoundError) as error:
         findings["problem"] = f"{type(error).__name__}: {error}"
         findings["loaders_in_process"] = discovery.loaders_in_process()
@@ -59,8 +64,8 @@ def examine() -> dict[str, Any]:
     return findings
 
 
-def _try_routes(npu: NpuContext, routes: list[str]) -> dict[str, Any]:
-    """Each route's outcome, on an input and an output of one page."""
+def _doubling() -> Any:
+    """A model from x to y, one page each."""
     import openvino as ov
     from openvino import opset13 as ops
 
@@ -68,7 +73,12 @@ def _try_routes(npu: NpuContext, routes: list[str]) -> dict[str, Any]:
     parameter.output(0).get_tensor().set_names({"x"})
     doubled = ops.add(parameter, parameter)
     doubled.output(0).get_tensor().set_names({"y"})
-    compiled = npu.core.compile_model(ov.Model([doubled], [parameter], "doctor"), "NPU")
+    return ov.Model([doubled], [parameter], "doctor")
+
+
+def _try_routes(npu: NpuContext, routes: list[str]) -> dict[str, Any]:
+    """Each route's outcome, on an input and an output of one page."""
+    compiled = npu.core.compile_model(_doubling(), "NPU")
     outcomes = {}
     with l0py.Context(npu.device) as context:
         for route in routes:
@@ -107,6 +117,39 @@ def _run_route(npu: NpuContext, context: l0py.Context, compiled: Any, route: str
         }
 
 
+def _try_cpu(npu: NpuContext) -> dict[str, Any]:
+    """Whether the CPU plugin works in the NPU's memory."""
+    try:
+        return _run_elsewhere(npu, CpuContext(npu.core))
+    except RuntimeError as error:
+        return {"works": False, "why": f"{type(error).__name__}: {error}"}
+
+
+def _try_gpu(npu: NpuContext) -> dict[str, Any]:
+    """The same for the GPU plugin: what is said of it here is all that is known of it."""
+    try:
+        outcome = _run_elsewhere(npu, GpuContext(npu.core))
+    except RuntimeError as error:
+        outcome = {"works": False, "why": f"{type(error).__name__}: {error}"}
+    return {**outcome, "note": NOT_RUN}
+
+
+def _run_elsewhere(npu: NpuContext, plugin: CpuContext | GpuContext) -> dict[str, Any]:
+    """Whether a plugin sees what is written into memory after the hand-over, and its results arrive there."""
+    request = npu.core.compile_model(_doubling(), plugin.device_name).create_infer_request()
+    with (
+        l0py.Context(npu.device) as context,
+        context.alloc_host(_SIZE, exportable=True) as x,
+        context.alloc_host(_SIZE, exportable=True) as y,
+        plugin.bind(request, {"x": x}, {"y": y}) as binding,
+    ):
+        x.numpy("f4")[:] = range(_SIZE // 4)
+        binding.infer()
+        right = bool((y.numpy("f4") == 2 * x.numpy("f4")).all())
+        route = binding.tensors["x"].route
+    return {"works": right, "why": f"by the route {route}" if right else "the result is wrong"}
+
+
 def _as_text(findings: dict[str, Any]) -> str:
     loader = findings.get("loader", {})
     rows = [
@@ -118,6 +161,7 @@ def _as_text(findings: dict[str, Any]) -> str:
         ("driver", findings.get("driver", "")),
         *((name.replace("_", " "), "yes" if there else "NO") for name, there in findings.get("features", {}).items()),
         *((name, _describe(outcome)) for name, outcome in findings["routes"].items()),
+        *((f"{name} plugin", _describe_device(outcome)) for name, outcome in findings["devices"].items()),
         ("problem", findings.get("problem", "")),
         ("verdict", "healthy: memory goes in without a copy" if findings["healthy"] else "NOT healthy"),
     ]
@@ -127,3 +171,8 @@ def _as_text(findings: dict[str, Any]) -> str:
 def _describe(outcome: dict[str, Any]) -> str:
     answer = "zero copy" if outcome["zero_copy"] else "works, not shown to be zero copy" if outcome["works"] else "NO"
     return f"{answer}: {outcome['why']}"
+
+
+def _describe_device(outcome: dict[str, Any]) -> str:
+    note = f" ({outcome['note']})" if "note" in outcome else ""
+    return f"{'works' if outcome['works'] else 'NO'}{note}: {outcome['why']}"

@@ -7,6 +7,7 @@ import l0py
 __all__ = [
     "AdapterError",
     "CopyRequired",
+    "GpuMissing",
     "ImportRefused",
     "NpuMissing",
     "TensorMismatch",
@@ -21,6 +22,10 @@ class AdapterError(l0py.Error):
 
 class NpuMissing(AdapterError):
     """OpenVINO has no NPU device, or sees another Level Zero than l0py does; the text says why and what helps."""
+
+
+class GpuMissing(AdapterError):
+    """OpenVINO has no GPU device; the text says why."""
 
 
 class CopyRequired(AdapterError, ValueError):

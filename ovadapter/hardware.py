@@ -21,7 +21,7 @@ def choose_driver(progress: Callable[[str], None]) -> None:
 
     Must run before l0py loads anything, and sets the variable for the process that sends the picture, too.
     """
-    if loader.software_driver_wanted() is not None:
+    if loader.software_drivers_wanted() is not None:
         return
     if not _has_npu():
         reason = "no Intel NPU here"
@@ -37,6 +37,8 @@ def choose_driver(progress: Callable[[str], None]) -> None:
 
 
 def _has_npu() -> bool:
-    """Whether the kernel drives an Intel NPU; says nothing about the drivers in user space."""
+    """Whether the kernel drives an Intel NPU; says nothing about the drivers in user space. On Windows these tell."""
+    if sys.platform == "win32":
+        return True
     drivers = Path("/sys/class/accel").glob("accel*/device/driver")
     return any(driver.resolve().name == "intel_vpu" for driver in drivers)

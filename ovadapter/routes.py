@@ -10,22 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import l0py
+from l0py.dmabuf import Fd
 
 from . import properties, rules
-from .errors import CopyRequired, ImportRefused, TensorMismatch
-from .source import PAGE, Source
+from .errors import CopyRequired, ImportRefused
+from .source import PAGE, SIZE_UNKNOWN, Source
 from .tensor import Bytes, Import, Tensor, byte_size, element_type, make_import
+from .wish import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     import openvino as ov
 
-    from l0py.dmabuf import Fd
+    from .source import OsHandle
 
 __all__ = ["ROUTES", "Features", "Router"]
 
 ROUTES = ("SHARED_BUF", "CPU_VA", "keeper")
+
+_MUTABLE_WAY_OUT = "Update the driver; the loader must be 1.16 or newer"
 
 
 @dataclass(frozen=True)
@@ -40,25 +44,6 @@ class Features:
     import_address: bool
     cpu_va: bool
     touching_pages: bool
-
-
-@dataclass(frozen=True)
-class _Wish:
-    """A tensor to be made."""
-
-    source: Source
-    offset: int
-    shape: tuple[int, ...]
-    type: ov.Type
-    tensor_type: str
-
-    @property
-    def size(self) -> int:
-        return byte_size(self.shape, self.type)
-
-    @property
-    def address(self) -> int | None:
-        return None if self.source.address is None else self.source.address + self.offset
 
 
 class Router:
@@ -90,6 +75,26 @@ class Router:
         with self._lock:
             return next((one for one in self._imports if one.contains(address, size)), None)
 
+    def keep(self, source: Source, route: str) -> Import:
+        """The import that holds all of a source's memory, there already or made now by `"SHARED_BUF"` or `"CPU_VA"`.
+
+        Raises CopyRequired or ImportRefused.
+        """
+        if not self.features.mutable_lists:
+            raise CopyRequired(rules.MUTABLE_MISSING, _MUTABLE_WAY_OUT)
+        kind = "BINDED" if source.writable else "INPUT"
+        wish = Wish(source, 0, (source.size,), element_type("u8"), kind)
+        with self._lock:
+            existing = self._existing(wish)
+            if existing is not None:
+                return existing
+            if route == "CPU_VA":
+                return self._keeper(wish, None)
+            if not self.features.import_fd:
+                raise CopyRequired(rules.IMPORT_MISSING, "Update the driver")
+            with source.duplicate() or nullcontext() as fd:
+                return self._keeper(wish, fd)
+
     def tensor(
         self,
         source: Source,
@@ -102,38 +107,38 @@ class Router:
         allow_copy: bool,
     ) -> Tensor:
         """The tensor by the route asked for, or by the best one that works."""
-        wish = _Wish(source, offset, shape, type_, tensor_type)
+        wish = Wish(source, offset, shape, type_, tensor_type)
         try:
-            _check(wish, route)
+            wish.require_fit(route, ROUTES)
             with self._lock:
                 try:
                     return self._in_place(wish, route)
                 except (CopyRequired, ImportRefused):
-                    if not allow_copy or wish.address is None:
+                    if not allow_copy or source.host_address is None:
                         raise
-                    return _tensor("copy", Bytes(wish.address, wish.size, source.hold), wish.address, wish)
+                    address = source.host_address + offset
+                    return wish.granted("copy", Bytes(address, wish.size, source.hold), address)
         except BaseException:
             source.release()
             raise
 
-    def _in_place(self, wish: _Wish, route: str | None) -> Tensor:
+    def _in_place(self, wish: Wish, route: str | None) -> Tensor:
         if not self.features.mutable_lists:
-            raise CopyRequired(rules.MUTABLE_MISSING, "Update the driver; the loader must be 1.16 or newer")
+            raise CopyRequired(rules.MUTABLE_MISSING, _MUTABLE_WAY_OUT)
         if route in (None, "keeper"):
             existing = self._existing(wish)
             if existing is not None:
                 return _inside(existing, wish)
         if route == "CPU_VA":
             return self._by_address(wish)
-        fd = wish.source.duplicate() if self.features.import_fd else None
-        with fd or nullcontext():
+        with (wish.source.duplicate() if self.features.import_fd else None) or nullcontext() as fd:
             if route == "SHARED_BUF" or (route is None and fd is not None and wish.offset == 0):
                 return self._by_fd(wish, fd)
             if route is None and fd is None and wish.source.pages == (wish.address, wish.size):
                 return self._by_address(wish)
             return _inside(self._keeper(wish, fd), wish)
 
-    def _existing(self, wish: _Wish) -> Import | None:
+    def _existing(self, wish: Wish) -> Import | None:
         if wish.address is not None:
             found = self.imported(wish.address, wish.size)
             if found is not None:
@@ -141,7 +146,7 @@ class Router:
         keeper = self._keepers.get(wish.source.identity)
         return keeper if keeper is not None and keeper.size >= wish.offset + wish.size else None
 
-    def _by_fd(self, wish: _Wish, fd: Fd | None) -> Tensor:
+    def _by_fd(self, wish: Wish, fd: OsHandle | None) -> Tensor:
         if fd is None:
             raise CopyRequired(
                 f"{wish.source.description} has no fd by which OpenVINO could import it",
@@ -153,20 +158,25 @@ class Router:
                 "Use route='keeper', or leave the route open",
             )
         imported = self._import_fd(wish, fd, wish.shape, wish.type, wish.tensor_type)
-        return _tensor("SHARED_BUF", imported, imported.address, wish)
+        return wish.granted("SHARED_BUF", imported, imported.address)
 
-    def _by_address(self, wish: _Wish) -> Tensor:
+    def _by_address(self, wish: Wish) -> Tensor:
         if wish.address is None or wish.address % PAGE or wish.size % PAGE:
             raise CopyRequired(
                 f"{rules.OUTSIDE}: {wish.source.description}, {wish.size} bytes from byte {wish.offset}",
                 "Use route='keeper' on l0py memory, or an array that starts and ends on a page (l0py's alloc_host)",
             )
         imported = self._import_pages(wish, wish.address, wish.shape, wish.type)
-        return _tensor("CPU_VA", imported, wish.address, wish)
+        return wish.granted("CPU_VA", imported, wish.address)
 
-    def _keeper(self, wish: _Wish, fd: Fd | None) -> Import:
+    def _keeper(self, wish: Wish, fd: OsHandle | None) -> Import:
         """The whole buffer as one tensor of bytes."""
         source = wish.source
+        if source.size == SIZE_UNKNOWN:
+            raise CopyRequired(
+                f"{source.description} does not tell its size, so that it cannot be imported as a whole",
+                "Let the tensor begin at its first byte",
+            )
         u8 = element_type("u8")
         if fd is not None:
             keeper = self._import_fd(wish, fd, (source.size,), u8, "BINDED")
@@ -182,19 +192,24 @@ class Router:
         self._keepers[source.identity] = keeper
         return keeper
 
-    def _import_fd(self, wish: _Wish, fd: Fd, shape: tuple[int, ...], type_: ov.Type, tensor_type: str) -> Import:
+    def _import_fd(self, wish: Wish, fd: OsHandle, shape: tuple[int, ...], type_: ov.Type, tensor_type: str) -> Import:
+        if not isinstance(fd, Fd):
+            return self._import(wish, shape, type_, properties.shared_buf(fd.handle, tensor_type))
         try:
-            return self._import(wish, shape, type_, properties.shared_buf(fd.fileno(), tensor_type))
+            imported = self._import(wish, shape, type_, properties.shared_buf(fd.fileno(), tensor_type))
         except ImportRefused as error:
             try:
-                what = f" (it is {Path(f'/proc/self/fd/{fd.fileno()}').readlink()})"
+                what = f" ({Path(f'/proc/self/fd/{fd.fileno()}').readlink()})"
             except OSError:
                 what = ""
             raise ImportRefused(
-                f"{error}. The fd{what} must be a dma-buf, or for the software driver a memfd, that may be written"
+                f"{error}. What is behind {wish.source.description}{what} must be a dma-buf, or for the software "
+                "driver a memfd, that may be written"
             ) from error
+        imported.file = ("file", *fd.identity)
+        return imported
 
-    def _import_pages(self, wish: _Wish, address: int, shape: tuple[int, ...], type_: ov.Type) -> Import:
+    def _import_pages(self, wish: Wish, address: int, shape: tuple[int, ...], type_: ov.Type) -> Import:
         size = byte_size(shape, type_)
         if not self.features.cpu_va:
             raise CopyRequired(rules.CPU_VA_MISSING, "Allocate the memory with exportable=True")
@@ -224,7 +239,7 @@ class Router:
 
     def _import(
         self,
-        wish: _Wish,
+        wish: Wish,
         shape: tuple[int, ...],
         type_: ov.Type,
         request: dict[str, str],
@@ -257,22 +272,7 @@ def any_router() -> Router | None:
         return next(iter(_routers.values()), None)
 
 
-def _check(wish: _Wish, route: str | None) -> None:
-    source = wish.source
-    if route is not None and route not in ROUTES:
-        raise TensorMismatch(f"route {route!r} is none of {', '.join(ROUTES)}")
-    if wish.tensor_type not in properties.TENSOR_TYPES:
-        raise TensorMismatch(f"tensor_type {wish.tensor_type!r} is none of {', '.join(properties.TENSOR_TYPES)}")
-    if wish.offset < 0 or wish.offset + wish.size > source.size:
-        raise TensorMismatch(
-            f"{source.description} is too small for {wish.size} bytes from byte {wish.offset} "
-            f"({wish.type.get_type_name()} {list(wish.shape)})"
-        )
-    if not source.writable and wish.tensor_type != "INPUT":
-        raise TensorMismatch(f"{source.description} is read-only: it can be an input only (tensor_type='INPUT')")
-
-
-def _inside(keeper: Import, wish: _Wish) -> Tensor:
+def _inside(keeper: Import, wish: Wish) -> Tensor:
     """A plain tensor inside imported memory, at its own place."""
     source = wish.source
     if keeper.mem_type == "CPU_VA" and wish.address is not None:
@@ -282,11 +282,4 @@ def _inside(keeper: Import, wish: _Wish) -> Tensor:
     else:
         address = keeper.address + wish.offset
     assert keeper.contains(address, wish.size), f"{source.description} is not in its import"
-    return _tensor("keeper", keeper, address, wish)
-
-
-def _tensor(route: str, memory: Import | Bytes, address: int, wish: _Wish) -> Tensor:
-    source = wish.source
-    start = wish.offset if source.address is None else source.address + wish.offset
-    space = source.identity if source.address is None else "address"
-    return Tensor(route, memory, address, wish.shape, wish.type, writable=source.writable, extent=(space, start))
+    return wish.granted("keeper", keeper, address)

@@ -6,6 +6,8 @@ __all__ = [
     "ALIGNED",
     "CPU_VA",
     "CPU_VA_MISSING",
+    "GPU_LINES",
+    "HOST_BLIND",
     "IMPORT_MISSING",
     "KEEPER",
     "MUTABLE_MISSING",
@@ -31,3 +33,5 @@ MUTABLE_MISSING = (
 SHAPE_TENSOR = "a tensor of dynamic shape is copied at every inference where a shape tensor bounds it"
 CPU_VA_MISSING = "this OpenVINO imports memory by fd alone (2026.0 brought import by address) and copies what has none"
 IMPORT_MISSING = "this driver imports no memory of that kind, and OpenVINO copies what is not imported"
+GPU_LINES = "the GPU plugin takes memory by address when address and size are multiples of 64"
+HOST_BLIND = "the CPU plugin uses what the host may touch"

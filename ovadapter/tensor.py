@@ -7,13 +7,13 @@ import operator
 import threading
 from typing import TYPE_CHECKING, Any
 
-from l0py.errors import Closed, InUse
+from l0py.errors import Closed, InUse, NotSupported
 
 from . import properties
 from .errors import ImportRefused, TensorMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Hashable, Iterable
 
     import numpy as np
     import openvino as ov
@@ -27,14 +27,17 @@ _counting = threading.RLock()  # a Binding that the garbage collector closes may
 class Import:
     """Memory that OpenVINO imported into its own Level Zero context. It lasts as long as anything refers to it.
 
-    `address` is where the plugin sees it, and this process too. `mem_type` is `"SHARED_BUF"` or `"CPU_VA"`.
+    `address` is where the plugin sees it, and this process too (0: the GPU plugin does not tell). `mem_type` is how it
+    was imported: `"SHARED_BUF"`, `"CPU_VA"`, ... `file` stands for what is behind the fd that it was imported by: equal
+    for all fds of one buffer.
     """
 
-    def __init__(self, remote: ov.RemoteTensor, mem_type: str, size: int, hold: object) -> None:
+    def __init__(self, remote: ov.RemoteTensor, mem_type: str, size: int, hold: object, address: int) -> None:
         self.remote = remote
         self.mem_type = mem_type
         self.size = size
-        self.address = properties.mem_handle(remote)
+        self.file: Hashable = None
+        self.address = address
         self._hold = hold
 
     def contains(self, address: int, size: int) -> bool:
@@ -56,25 +59,26 @@ class Bytes:
 
 
 class Tensor:
-    """A tensor over memory. Made by `NpuContext.remote_tensor`; give it to `NpuContext.bind`.
+    """A tensor over memory. Made by a context's `remote_tensor`; give it to the same context's `bind`.
 
     `route` is how the plugin gets at the memory: `"SHARED_BUF"` and `"CPU_VA"` are remote tensors (`remote`),
-    `"keeper"` is a plain tensor (`plain`) inside a buffer that was imported as a whole, `"copy"` is a plain tensor that
-    the plugin copies. Exactly one of `remote` and `plain` is set. `address` and `size` (bytes) are those of the data,
-    `mem_type` is how the memory was imported (`"SHARED_BUF"`, `"CPU_VA"`, None on the route `"copy"`). Whoever sets it
-    in a request without `bind` must keep it alive as long as the request uses it.
+    `"keeper"` is a plain tensor (`plain`) inside a buffer that was imported as a whole, `"view"` is a plain tensor that
+    the CPU plugin reads where it lies, `"copy"` is one that the NPU plugin copies. Exactly one of `remote` and `plain`
+    is set. `address` and `size` (bytes) are those of the data (None: this process does not see it), `mem_type` is how
+    the memory was imported (`"SHARED_BUF"`, `"CPU_VA"`, None on the routes `"view"` and `"copy"`). Whoever sets it in a
+    request without `bind` must keep it alive as long as the request uses it.
     """
 
     def __init__(
         self,
         route: str,
         memory: Import | Bytes,
-        address: int,
+        address: int | None,
         shape: tuple[int, ...],
         type_: ov.Type,
         *,
         writable: bool,
-        extent: tuple[object, int],
+        extents: Collection[tuple[Hashable, int]],
     ) -> None:
         self.route = route
         self.address = address
@@ -82,10 +86,11 @@ class Tensor:
         self.element_type = type_
         self.size = byte_size(shape, type_)
         self.writable = writable
-        self.extent = extent
+        self.extents = extents
         self.mem_type = memory.mem_type if isinstance(memory, Import) else None
         self._remote = memory.remote if isinstance(memory, Import) and route != "keeper" else None
-        self._bytes: Bytes | None = Bytes(address, self.size, memory)
+        # Without an address it only stands for the memory: numpy() refuses.
+        self._bytes: Bytes | None = Bytes(address or 0, self.size, memory)
         self._plain = None if self._remote is not None else plain_tensor(self._bytes, shape, type_)
         self._bindings = 0
 
@@ -109,11 +114,14 @@ class Tensor:
     def numpy(self) -> np.ndarray[Any, Any]:
         """The data as an array, without a copy: of its shape and type, or of bytes where NumPy has no such type.
 
-        The array keeps the memory alive. Read-only memory gives a read-only array.
+        The array keeps the memory alive. Read-only memory gives a read-only array. Raises NotSupported where `address`
+        is None.
         """
         import numpy as np
 
         self.require_open()
+        if self.address is None:
+            raise NotSupported(f"{self!r} has no address in this process: map the fd that it was made from")
         array = np.asarray(self._bytes)
         dtype = _numpy_type(self.element_type)
         if dtype is not None:
@@ -124,8 +132,11 @@ class Tensor:
 
     def overlaps(self, other: Tensor) -> bool:
         """Whether both are known to share a byte. Two ways into the same memory are not always known as such."""
-        (space, start), (other_space, other_start) = self.extent, other.extent
-        return space == other_space and start < other_start + other.size and other_start < start + self.size
+        return any(
+            space == other_space and start < other_start + other.size and other_start < start + self.size
+            for space, start in self.extents
+            for other_space, other_start in other.extents
+        )
 
     def require_open(self) -> None:
         """Raises l0py.errors.Closed after `close()`."""
@@ -165,18 +176,28 @@ class Tensor:
         shape = "x".join(map(str, self.shape)) or "scalar"
         state = " (closed)" if self.closed else ""
         what = f"{self.element_type.get_type_name()} {shape}"
-        return f"<ovadapter.Tensor {what} at {self.address:#x} by {self.route}{state}>"
+        where = "" if self.address is None else f" at {self.address:#x}"
+        return f"<ovadapter.Tensor {what}{where} by {self.route}{state}>"
+
+
+#: Types that NumPy lacks, by the names that other libraries give them.
+_NAMED = {
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
+    "float8_e8m0fnu": "f8e8m0",
+}
 
 
 def element_type(type_: Any) -> ov.Type:
-    """An OpenVINO type from itself, from its name ("f32") or from anything that NumPy takes for a dtype.
+    """An OpenVINO type from itself, from its name ("f32", "bfloat16") or from anything that NumPy takes for a dtype.
 
     Raises TensorMismatch for what is no type, and for strings, whose bytes are not in the tensor.
     """
     import numpy as np
     import openvino as ov
 
-    found = getattr(ov.Type, type_, None) if isinstance(type_, str) else type_
+    found = getattr(ov.Type, _NAMED.get(type_, type_), None) if isinstance(type_, str) else type_
     if not isinstance(found, ov.Type):
         try:
             found = ov.Type(type_)
@@ -246,7 +267,7 @@ def make_import(
 
     try:
         remote = context.create_tensor(type_, ov.Shape(list(shape)), request)
-        imported = Import(remote, request["MEM_TYPE"], byte_size(shape, type_), hold)
+        imported = Import(remote, request["MEM_TYPE"], byte_size(shape, type_), hold, properties.mem_handle(remote))
     except RuntimeError as error:
         raise ImportRefused(f"OpenVINO did not import the memory by {request['MEM_TYPE']}: {reason(error)}") from error
     if wanted_address is not None and imported.address != wanted_address:

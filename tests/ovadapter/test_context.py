@@ -52,7 +52,7 @@ def test_contexts_made_at_once_share_what_they_know(npu: ovadapter.NpuContext) -
         thread.start()
     for thread in threads:
         thread.join()
-    assert [one._router for one in made] == [npu._router] * 8
+    assert [one.router for one in made] == [npu.router] * 8
 
 
 @pytest.mark.parametrize("core", [5, "NPU"])
@@ -122,7 +122,7 @@ from pathlib import Path
 import numpy as np, openvino as ov
 import l0py.loader
 if sys.argv[1]:
-    l0py.loader.software_driver_path = lambda: Path(sys.argv[1])
+    l0py.loader.software_driver_path = lambda driver: Path(sys.argv[1])
 sys.path.insert(0, sys.argv[2])
 import l0py, ovadapter
 from l0py import softdriver
@@ -217,6 +217,11 @@ def test_doctor(python: Any) -> None:
         "CPU_VA": True,
         "keeper": True,
     }
+    assert findings["devices"]["CPU"]["works"] is True
+    assert findings["devices"]["GPU"]["note"].startswith("not run on hardware")
+    text = python("import sys; from ovadapter.__main__ import main; sys.exit(main(['doctor']))").stdout
+    assert "CPU plugin      works: by the route view\n" in text
+    assert "not run on hardware" in text
     finished = python(
         "import sys; from ovadapter.__main__ import main; sys.exit(main(['doctor']))", L0PY_LOADER="/nowhere"
     )
