@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """#!/bin/sh
 case "$*" in
   *"pip install"*)
+    echo "$*" >asked
     echo "start" >>installs
     sleep 0.3
     [ ! -e broken ] || exit 1
@@ -90,6 +91,12 @@ def test_it_installs_when_something_changed(checkout: Path) -> None:
     (checkout / "l0py/spec/new.json").unlink()  # as it was for the first install, but not as it is built
     assert set_up(checkout, "test") == 0
     assert installs(checkout) == ["start", "end"]
+
+
+def test_the_tests_get_their_peers(checkout: Path) -> None:
+    for extra, wanted in (("test", ".[test,peers]"), ("demo", ".[demo]")):
+        assert set_up(checkout, extra) == 0
+        assert (checkout / "asked").read_text().split()[-1] == wanted
 
 
 def test_a_failed_install_is_tried_again(checkout: Path) -> None:
