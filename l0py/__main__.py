@@ -47,12 +47,13 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON list")
     software = commands.add_parser(
         "softdriver",
-        help="run any program on the software NPU: softdriver -- COMMAND...",
-        usage="python -m l0py softdriver [--path | --loader-path] [-- COMMAND...]",
+        help="run any program on the software NPU or GPU: softdriver -- COMMAND...",
+        usage="python -m l0py softdriver [--drivers LIST] [--path | --loader-path] [-- COMMAND...]",
         description="Runs COMMAND so that its OpenVINO, or whatever uses Level Zero in it, finds the software NPU.",
     )
+    software.add_argument("--drivers", default="npu", metavar="LIST", help="npu (the default), gpu, or npu,gpu")
     which = software.add_mutually_exclusive_group()
-    which.add_argument("--path", action="store_true", help="print the driver's path, for ZE_ENABLE_ALT_DRIVERS")
+    which.add_argument("--path", action="store_true", help="print the drivers' paths, for ZE_ENABLE_ALT_DRIVERS")
     which.add_argument("--loader-path", action="store_true", help="print the embedded loader's path")
     return parser
 
@@ -77,13 +78,15 @@ def _doctor(*, as_json: bool) -> int:
 
 
 def _softdriver(chosen: argparse.Namespace, command: list[str]) -> int:
+    drivers = chosen.drivers.split(",")
+    paths = ",".join(str(softdriver.path(name)) for name in drivers)
     if chosen.path or chosen.loader_path:
-        print(softdriver.path() if chosen.path else softdriver.loader_path())
+        print(paths if chosen.path else softdriver.loader_path())
         return 0
     if not command:
         print("l0py: softdriver needs --path, --loader-path or -- COMMAND...", file=sys.stderr)
         return 2
-    environment = _environment()
+    environment = _environment(*drivers)
     sys.stdout.flush()
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606 - it becomes the command
@@ -92,11 +95,11 @@ def _softdriver(chosen: argparse.Namespace, command: list[str]) -> int:
         return 127
 
 
-def _environment() -> dict[str, str]:
-    """The environment in which a program finds the software driver, by the loader that l0py would choose."""
-    loader.add_software_driver()
+def _environment(*drivers: str) -> dict[str, str]:
+    """The environment in which a program finds software drivers, by the loader that l0py would choose."""
+    loader.add_software_drivers(*drivers)
     bound = loader.info()
-    environment = dict(os.environ, L0PY_SOFTDRIVER="1")
+    environment = dict(os.environ, L0PY_SOFTDRIVER=",".join(drivers))
     if bound.source == "system":
         return environment
     path = Path(bound.path)
@@ -110,4 +113,10 @@ def _environment() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads has seen enough: nothing is left to be written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)

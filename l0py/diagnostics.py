@@ -32,7 +32,7 @@ def info() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "environment": _environment(),
-        "software_driver": str(loader.software_driver_path()),
+        "software_drivers": {name: str(loader.software_driver_path(name)) for name in loader.SOFTWARE_DRIVERS},
         "loader": None,
         "drivers": [],
         "error": None,
@@ -81,18 +81,25 @@ def _environment() -> dict[str, str]:
 def doctor() -> list[tuple[bool, str, str]]:
     """One line for each thing that must be right: whether it is, what was found, and what to do about it."""
     told = info()
-    lines = [_files(), *_nodes(), _loader(told), _drivers(told)]
-    npus = [device for driver in told["drivers"] for device in driver["devices"] if device["type"] == "npu"]
-    names = ", ".join(device["name"] for device in npus)
-    lines.append((bool(npus), f"NPU: {names or 'none'}", "" if npus else "L0PY_SOFTDRIVER=1 stands in for one"))
+    lines = [_files(), *_nodes(), _loader(told), *_alternatives(), _drivers(told)]
+    npus, gpus = _names(told, "npu"), _names(told, "gpu")
+    lines.append((bool(npus), f"NPU: {npus or 'none'}", "" if npus else "L0PY_SOFTDRIVER=1 stands in for one"))
+    if gpus:  # none is nothing wrong
+        lines.append((True, f"GPU: {gpus}", ""))
     return lines
 
 
+def _names(told: dict[str, Any], kind: str) -> str:
+    devices = (device for driver in told["drivers"] for device in driver["devices"])
+    return ", ".join(device["name"] for device in devices if device["type"] == kind)
+
+
 def _files() -> tuple[bool, str, str]:
-    missing = [path for path in (loader.software_driver_path(), loader.embedded_path()) if not path.exists()]
+    drivers = [loader.software_driver_path(name) for name in loader.SOFTWARE_DRIVERS]
+    missing = [path for path in (*drivers, loader.embedded_path()) if not path.exists()]
     if missing:
         return False, f"missing: {', '.join(map(str, missing))}", "install l0py again"
-    return True, f"embedded loader and software driver in {loader.native_dir()}", ""
+    return True, f"embedded loader and software drivers in {loader.native_dir()}", ""
 
 
 def _nodes() -> list[tuple[bool, str, str]]:
@@ -121,6 +128,16 @@ def _loader(told: dict[str, Any]) -> tuple[bool, str, str]:
     if bound is None:
         return False, "no loader", str(told["error"])
     return True, f"{bound['source']} loader {bound['version']}: {bound['path']} ({bound['reason']})", ""
+
+
+def _alternatives() -> list[tuple[bool, str, str]]:
+    """What the environment names as drivers and is none."""
+    lines = []
+    for name in filter(None, os.environ.get("ZE_ENABLE_ALT_DRIVERS", "").split(",")):
+        if problem := loader.driver_problem(name):
+            found = f"ZE_ENABLE_ALT_DRIVERS names {name}, which loaders pass over: {problem}"
+            lines.append((False, found, "correct the entry, or take it out"))
+    return lines
 
 
 def _drivers(told: dict[str, Any]) -> tuple[bool, str, str]:

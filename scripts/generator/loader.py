@@ -1,4 +1,4 @@
-"""The embedded loader's exports: every name of the API, forwarded to one driver's tables."""
+"""The embedded loader's exports: every name of the API, forwarded to what its table of functions has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from .spec import Fact, Spec, version_number
 COMMENT = GUARD.replace("/*", "//").replace(" */", "")
 COMPONENTS = ("ze", "zes", "zet", "zer")
 
-#: Written by hand in native/loader, because they find and choose the driver.
+#: What a function answers that no driver has, by the type of its result.
+MISSING = {
+    "ze_result_t": "missing()",
+    "uint32_t": "UINT32_MAX",
+    "ze_device_handle_t": "nullptr",
+    "ze_context_handle_t": "nullptr",
+}
+#: Written by hand in native/loader, because they find and initialize the drivers.
 BY_HAND = ("zeInit", "zeInitDrivers", "zesInit")
 #: The loader's own functions that are more than "not supported here".
 ZEL_BY_HAND = (
@@ -75,7 +82,7 @@ inline constexpr zel_version_t interface_release = {{{major}, {minor}, {patch}}}
     def _forward(self, function: Fact) -> str:
         arguments = ", ".join(p["name"] for p in function["params"])
         slot = f"tables.{_member(function['ddi_table'])}.{function['ddi_member']}"
-        missing = "missing()" if function["return"] == "ze_result_t" else f"{function['return']}{{}}"
+        missing = MISSING[function["return"]]
         return (
             f"ZE_APIEXPORT {function['return']} ZE_APICALL {function['name']}({self.header.parameters(function)}) {{\n"
             f"  const auto forward = current({slot});\n"
@@ -84,11 +91,7 @@ inline constexpr zel_version_t interface_release = {{{major}, {minor}, {patch}}}
 
     def _getter(self, table: Fact) -> str:
         """For statically linked loaders, which ask this one for its tables; never past the end of the caller's."""
-        slots = "\n".join(
-            f"  if (version >= {version_number(self.spec.function_by_name[m['function']]['since']):#x}) "
-            f"table->{m['name']} = {m['function']};"
-            for m in table["members"]
-        )
+        slots = "\n".join(f"  {self._since(m)}table->{m['name']} = {m['function']};" for m in table["members"])
         return f"""\
 ZE_APIEXPORT ze_result_t ZE_APICALL {table["getter"]}(ze_api_version_t version, {table["name"]}* table) {{
   if (table == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
@@ -96,6 +99,11 @@ ZE_APIEXPORT ze_result_t ZE_APICALL {table["getter"]}(ze_api_version_t version, 
 {slots}
   return ZE_RESULT_SUCCESS;
 }}"""
+
+    def _since(self, slot: Fact) -> str:
+        """The condition under which a caller's table has a slot; the loader's own table has all from the first on."""
+        since = self.spec.function_by_name[slot["function"]]["since"]
+        return f"if (version >= {version_number(since):#x}) " if since else ""
 
     def _declaration(self, function: Fact) -> str:
         return f"ZE_APIEXPORT {function['return']} ZE_APICALL {function['name']}({self.header.parameters(function)});"
@@ -112,7 +120,7 @@ ZE_APIEXPORT ze_result_t ZE_APICALL {table["getter"]}(ze_api_version_t version, 
         """Write what the library exports: forwards, tables' getters, refusals of the tracing that this loader lacks."""
         forwards = [self._forward(f) for f in self.spec.functions(*COMPONENTS) if f["name"] not in BY_HAND]
         refusals = [self._unsupported(f) for f in self.spec.loader_functions() if f["name"] not in ZEL_BY_HAND]
-        getters = [self._getter(t) for t in self.spec.tables(*COMPONENTS)]
+        getters = [self._getter(t) for t in self.spec.tables(*COMPONENTS, "zel")]
         by_hand = [self._declaration(f) for f in self.spec.functions(*COMPONENTS) if f["name"] in BY_HAND]
         return "\n".join(
             [
@@ -121,8 +129,8 @@ ZE_APIEXPORT ze_result_t ZE_APICALL {table["getter"]}(ze_api_version_t version, 
                 'extern "C" {',
                 *by_hand,
                 *forwards,
-                *getters,
                 *refusals,
+                *getters,
                 '}  // extern "C"',
                 "",
             ]

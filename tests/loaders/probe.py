@@ -1,4 +1,4 @@
-"""Calls into a loader in a process of its own: a loader chooses its driver once per process."""
+"""Calls into a loader in a process of its own: a loader finds its drivers once per process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 /* A second Level Zero driver: one GPU, no memory, no queues. It stands beside the software driver behind real loaders,
- * and alone behind the embedded one, where these macros make it a driver of another kind:
+ * and behind the embedded one, where these macros make it a driver of another kind:
  *
  *   TYPES             what zeInit and zeInitDrivers accept: 1 GPU, 2 NPU, 3 both
  *   INIT_RESULT       what they answer when they are asked for such a type
+ *   INIT_SECONDS      how long each of them takes
  *   NO_INIT_DRIVERS   a driver from before 1.10
  *   MEM_TABLE_RESULT  what the getter of a required table answers
  *   EXP_TABLE_RESULT  what the getter of an experimental table answers
@@ -10,6 +11,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "level_zero.h"
 
@@ -18,6 +20,9 @@
 #endif
 #ifndef INIT_RESULT
 #define INIT_RESULT ZE_RESULT_SUCCESS
+#endif
+#ifndef INIT_SECONDS
+#define INIT_SECONDS 0
 #endif
 #ifndef MEM_TABLE_RESULT
 #define MEM_TABLE_RESULT ZE_RESULT_SUCCESS
@@ -29,14 +34,21 @@
 #define OVERFLOW_SLOTS 0
 #endif
 
-static int the_driver, the_device, the_context;
+/* Objects know their driver. Like most drivers this one takes handles for addresses of its own, and looks. */
+struct object {
+  const void* driver;
+};
+static struct object the_driver = {&the_driver}, the_device = {&the_driver};
 static int inits = 0;
+
+static int is_mine(const void* handle) { return ((const struct object*)handle)->driver == &the_driver; }
 
 /* For tests: how often the driver was asked to initialize. */
 ZE_APIEXPORT int second_driver_inits(void) { return inits; }
 
 static ze_result_t init_types(uint32_t types) {
   ++inits;
+  sleep(INIT_SECONDS);
   return (types & TYPES) != 0 ? INIT_RESULT : ZE_RESULT_ERROR_UNINITIALIZED;
 }
 
@@ -97,16 +109,58 @@ static ze_result_t ZE_APICALL device_get_properties(ze_device_handle_t device, z
   return ZE_RESULT_SUCCESS;
 }
 
+static ze_result_t make_object(void** handle) {
+  struct object* made = malloc(sizeof *made);
+  if (made == NULL) return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+  made->driver = &the_driver;
+  *handle = made;
+  return ZE_RESULT_SUCCESS;
+}
+
 static ze_result_t ZE_APICALL context_create(ze_driver_handle_t driver, const ze_context_desc_t* desc,
                                              ze_context_handle_t* context) {
   if (driver == NULL) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   if (desc == NULL || context == NULL) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-  *context = (ze_context_handle_t)&the_context;
-  return ZE_RESULT_SUCCESS;
+  return make_object((void**)context);
+}
+
+static ze_result_t ZE_APICALL context_create_ex(ze_driver_handle_t driver, const ze_context_desc_t* desc,
+                                                uint32_t count, ze_device_handle_t* devices,
+                                                ze_context_handle_t* context) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!is_mine(devices[i])) abort();
+  }
+  return context_create(driver, desc, context);
 }
 
 static ze_result_t ZE_APICALL context_destroy(ze_context_handle_t context) {
-  return context != NULL ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+  if (context == NULL) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+  if (!is_mine(context)) abort();
+  free(context);
+  return ZE_RESULT_SUCCESS;
+}
+
+/* The device is lost to contexts of other drivers. */
+static ze_result_t ZE_APICALL context_get_status(ze_context_handle_t context) {
+  if (context == NULL) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+  return is_mine(context) ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_DEVICE_LOST;
+}
+
+static ze_result_t ZE_APICALL context_system_barrier(ze_context_handle_t context, ze_device_handle_t device) {
+  if (!is_mine(context) || !is_mine(device)) abort();
+  return ZE_RESULT_SUCCESS;
+}
+
+static ze_result_t ZE_APICALL physical_mem_create(ze_context_handle_t context, ze_device_handle_t device,
+                                                  ze_physical_mem_desc_t* desc, ze_physical_mem_handle_t* memory) {
+  (void)desc;
+  if (!is_mine(context) || !is_mine(device)) abort();
+  return make_object((void**)memory);
+}
+
+static ze_result_t ZE_APICALL physical_mem_destroy(ze_context_handle_t context, ze_physical_mem_handle_t memory) {
+  if (!is_mine(context)) abort();
+  return context_destroy((ze_context_handle_t)memory);
 }
 
 #define GETTER(name, table_type, ...)                                                     \
@@ -137,6 +191,9 @@ GETTER(zeGetDeviceProcAddrTable, ze_device_dditable_t, {
 GETTER(zeGetContextProcAddrTable, ze_context_dditable_t, {
   table->pfnCreate = context_create;
   table->pfnDestroy = context_destroy;
+  table->pfnGetStatus = context_get_status;
+  table->pfnSystemBarrier = context_system_barrier;
+  if (version >= ZE_MAKE_VERSION(1, 1)) table->pfnCreateEx = context_create_ex;
 })
 GETTER(zeGetMemProcAddrTable, ze_mem_dditable_t, {
   if (MEM_TABLE_RESULT != ZE_RESULT_SUCCESS) return MEM_TABLE_RESULT;
@@ -155,7 +212,10 @@ GETTER(zeGetImageProcAddrTable, ze_image_dditable_t, )
 GETTER(zeGetKernelProcAddrTable, ze_kernel_dditable_t, )
 GETTER(zeGetModuleProcAddrTable, ze_module_dditable_t, )
 GETTER(zeGetModuleBuildLogProcAddrTable, ze_module_build_log_dditable_t, )
-GETTER(zeGetPhysicalMemProcAddrTable, ze_physical_mem_dditable_t, )
+GETTER(zeGetPhysicalMemProcAddrTable, ze_physical_mem_dditable_t, {
+  table->pfnCreate = physical_mem_create;
+  table->pfnDestroy = physical_mem_destroy;
+})
 GETTER(zeGetSamplerProcAddrTable, ze_sampler_dditable_t, )
 GETTER(zeGetVirtualMemProcAddrTable, ze_virtual_mem_dditable_t, )
 GETTER(zetGetDeviceProcAddrTable, zet_device_dditable_t, )

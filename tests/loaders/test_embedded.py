@@ -1,4 +1,4 @@
-"""The embedded loader: what it exports, how it chooses a driver, and what it answers without one."""
+"""The embedded loader: what it exports, which drivers it takes, and what it answers without one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,20 @@ INVALID_ENUMERATION = 0x7800000C
 
 GPU, NPU = 1, 2
 
+#: What statically linked loaders call beside the API.
+FOR_STATIC_LOADERS = {
+    "zeLoaderGetTracingHandle",
+    "zeLoaderInit",
+    "zelLoaderGetVersion",
+    "zelLoaderGetVersionsInternal",
+    "zelLoaderTranslateHandleInternal",
+}
+
 
 def names_of_the_facts() -> set[str]:
     facts = json.loads((ROOT / "l0py" / "spec" / "level_zero.json").read_text())
     functions = {f["name"] for f in facts["functions"] + facts["loader_functions"]}
-    getters = {t["getter"] for t in facts["ddi_tables"] if t["component"] != "zel"}
+    getters = {t["getter"] for t in facts["ddi_tables"]}
     return functions | getters
 
 
@@ -46,7 +55,7 @@ def test_exports_nothing_else(embedded_loader: Path) -> None:
     text = subprocess.run(
         [nm, "-D", "--defined-only", embedded_loader], capture_output=True, text=True, check=True
     ).stdout
-    assert {line.split()[-1] for line in text.splitlines()} == names_of_the_facts()
+    assert {line.split()[-1] for line in text.splitlines()} == names_of_the_facts() | FOR_STATIC_LOADERS
 
 
 def test_says_what_it_is(embedded_loader: Path) -> None:
@@ -113,12 +122,12 @@ answer([ze.zeInitDrivers(None, None, ctypes.byref(InitDesc(0, None, 1))),
     assert ask(embedded_loader, script, drivers=[second_driver]) == expected
 
 
-def test_the_first_driver_that_accepts(embedded_loader: Path, compile_driver: CompileDriver) -> None:
+def test_every_driver_that_accepts(embedded_loader: Path, compile_driver: CompileDriver) -> None:
     """Missing files, libraries that are no driver and drivers of another type are passed over."""
     gpu, npu, late = compile_driver(TYPES=GPU), compile_driver(TYPES=NPU), compile_driver(TYPES=3)
     drivers = ["/nowhere/libze_none.so", embedded_loader, "libm.so.6", gpu, npu, late]
     script = "answer([init_drivers(2), [inits_of(d) for d in drivers[3:]]])"
-    assert ask(embedded_loader, script, drivers=drivers) == [[SUCCESS, 1, True], [1, 1, 0]]
+    assert ask(embedded_loader, script, drivers=drivers) == [[SUCCESS, 2, True], [1, 1, 1]]
 
 
 def test_a_refusal_is_remembered(embedded_loader: Path, compile_driver: CompileDriver) -> None:
@@ -202,4 +211,20 @@ init = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)(slots[0])
 answer([old, new, ze.zeGetGlobalProcAddrTable(0x20000, slots), init(0), driver_count()])
 """
     expected = [[SUCCESS, True, None], [SUCCESS, True, 7], UNSUPPORTED_VERSION, SUCCESS, [SUCCESS, 1]]
+    assert ask(embedded_loader, script, drivers=[second_driver]) == expected
+
+
+def test_what_statically_linked_loaders_call_beside_the_api(embedded_loader: Path, second_driver: Path) -> None:
+    """As the one in SYCL's runtime does: start, ask for the version, and for the tracing layer's table."""
+    script = """
+ze.zeLoaderGetTracingHandle.restype = ctypes.c_void_p
+tracing = ctypes.CDLL(None, handle=ze.zeLoaderGetTracingHandle())
+table, count, one, out = (ctypes.c_void_p * 5)(), ctypes.c_size_t(1), Version(), ctypes.c_void_p()
+results = [ze.zeLoaderInit(), ze.zelLoaderGetVersionsInternal(ctypes.byref(count), ctypes.byref(one)),
+           ze.zelLoaderGetVersion(ctypes.byref(one)), tracing.zelGetTracerApiProcAddrTable(0x10011, table),
+           ze.zelLoaderTranslateHandleInternal(2, ctypes.c_void_p(16), ctypes.byref(out))]
+create = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p)(table[0])
+answer([results, one.name.decode(), all(table), create(None, None), out.value, inits_of(drivers[0])])
+"""
+    expected = [[SUCCESS] * 5, "loader", True, UNSUPPORTED_FEATURE, 16, 0]
     assert ask(embedded_loader, script, drivers=[second_driver]) == expected

@@ -1,4 +1,6 @@
-"""Debian 13's loader 1.20, in a tree of its own: l0py's tests; the demo with layers on and beside a second driver."""
+"""Debian 13's loader 1.20, in a tree of its own: l0py's tests; the demo with layers on and beside a second driver;
+the software NPU and GPU together.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from test_npu_and_gpu import OUTCOME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +43,7 @@ import l0py, l0py.lib as lib
 context = lib.ffi.new("ze_context_handle_t*")
 assert lib.zeContextCreate(l0py.drivers()[0].handle, lib.ffi.NULL, context) == lib.ZE_RESULT_ERROR_INVALID_NULL_POINTER
 """
+INTERCEPT = {"ZE_ENABLE_LOADER_INTERCEPT": "1"}
 SOFTWARE_DRIVER = "import l0py.softdriver as s; print(s.path())"
 
 
@@ -107,7 +111,7 @@ def test_demo_leaks_nothing(trixie: Tree) -> None:
 
 def test_demo_with_interception(trixie: Tree) -> None:
     """Every handle is the loader's own then, also those that go around it through extensions."""
-    outcome, _ = demo(trixie, L0PY_SOFTDRIVER="1", ZE_ENABLE_LOADER_INTERCEPT="1")
+    outcome, _ = demo(trixie, L0PY_SOFTDRIVER="1", **INTERCEPT)
     check(outcome)
 
 
@@ -120,3 +124,16 @@ def test_demo_beside_a_second_driver(
     outcome, said = demo(trixie, ZE_ENABLE_ALT_DRIVERS=",".join(both_drivers[::order]), **layers)
     check(outcome)
     assert set(COMPLAINT.findall(said)) <= EXPECTED
+
+
+@pytest.mark.parametrize("order", ["npu,gpu", "gpu,npu"])
+@pytest.mark.parametrize("layers", [{}, INTERCEPT, VALIDATION], ids=["plain", "intercept", "validation"])
+def test_npu_and_gpu(trixie: Tree, order: str, layers: dict[str, str]) -> None:
+    """Both software drivers: this loader wraps their handles, also those that go around it. OpenVINO infers."""
+    done = trixie.run("python", "/src/tests/loaders/gpu_beside_npu.py", L0PY_SOFTDRIVER=order, **layers)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told.pop("version").startswith("1.20.")
+    assert told.pop("kinds") == ["gpu", "npu"]  # this loader sorts them
+    assert told.pop("inferred") == [0, 2, 4, 6]
+    assert told.items() >= OUTCOME.items()

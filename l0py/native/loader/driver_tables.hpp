@@ -1,4 +1,4 @@
-// The one driver behind this loader, and its function tables.
+// The drivers behind this loader, and the function tables that calls go through.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,12 @@
 
 #include "loader_tables.hpp"
 
-// Empty until a driver has accepted an init; every forwarded call reads its slot here.
+// Empty until a driver has accepted an init; every exported function reads its slot here. Then the one driver's own
+// functions, or those in `routes` when there may be several.
 extern Tables tables;
+
+// For each function one that finds the driver that its handles belong to; generated.
+extern const Tables routes;
 
 // The answer for an empty slot: UNSUPPORTED_FEATURE when the driver lacks the function, UNINITIALIZED without a driver.
 ze_result_t missing() noexcept;
@@ -20,13 +24,17 @@ Slot current(const Slot& slot) noexcept {
 
 // What an init asks for, as bits.
 enum Wanted : uint32_t { wanted_gpu = 1, wanted_npu = 2, wanted_sysman = 4 };
+inline constexpr uint32_t wanted_any_type = wanted_gpu | wanted_npu;
 
-// Made of a `std::cref`, which takes no memory: making one cannot fail.
-using DriverInit = std::function<ze_result_t(const Tables& driver)>;
+// What is done with a driver. Made of a `std::cref`, which takes no memory: making one cannot fail.
+using DriverCall = std::function<ze_result_t(const Tables& driver)>;
 
-// Runs `init` with the chosen driver. The first time, that is the first driver found for which it succeeds. A driver
-// that failed is not called again for anything it has refused: that is fatal in some drivers. Throws nothing.
-ze_result_t initialize(uint32_t wanted, const DriverInit& init) noexcept;
+// Runs `init` with every driver, in their order. One that never accepted anything is not called again for what it has
+// refused: that is fatal in some drivers. Succeeds when one does; else the first telling reason. Throws nothing.
+ze_result_t initialize(uint32_t wanted, const DriverCall& init) noexcept;
+
+// Calls each driver that has accepted an init. Succeeds when one does; else the first telling reason.
+ze_result_t ask_each(const DriverCall& call) noexcept;
 
 // The driver goes away: from now on every call is answered here.
 void forget_driver() noexcept;
