@@ -7,6 +7,7 @@ good enough for OpenVINO, the embedded one. There are never two in one process.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LoaderInfo", "bind", "embedded_path", "info", "native_dir", "software_driver_path"]
 
-SONAME = "libze_loader.so.1"
+_WINDOWS = sys.platform == "win32"
+SONAME = "ze_loader.dll" if _WINDOWS else "libze_loader.so.1"
 
 #: What OpenVINO's NPU plugin wants that loaders before 1.10 lack.
 _OPENVINO_NEEDS = b"zeCommandListHostSynchronize"
+
+#: The software drivers, by what they drive, and the names of their libraries.
+SOFTWARE_DRIVERS = {"npu": "l0py_softdriver", "gpu": "l0py_softgpu"}
 
 _lock = threading.Lock()
 _bound: LoaderInfo | None = None
@@ -51,7 +56,7 @@ class LoaderInfo(NamedTuple):
 
 
 def native_dir() -> Path:
-    """Where the embedded loader and the software driver lie: beside the compiled module."""
+    """Where the embedded loader and the software drivers lie: beside the compiled module."""
     from pathlib import Path  # here, because it takes a third of the import's time
 
     return Path(_ffi.__file__).resolve().parent / "_native"
@@ -62,28 +67,39 @@ def embedded_path() -> Path:
     return native_dir() / SONAME
 
 
-def software_driver_path() -> Path:
-    """The software driver's file."""
-    return native_dir() / "libl0py_softdriver.so"
+def software_driver_path(driver: str = "npu") -> Path:
+    """A software driver's file: `"npu"` or `"gpu"`. Raises `InvalidArgument`."""
+    library = SOFTWARE_DRIVERS.get(driver)
+    if library is None:
+        raise InvalidArgument(f"{driver!r} is no software driver: there are {', '.join(SOFTWARE_DRIVERS)}")
+    return native_dir() / (f"{library}.dll" if _WINDOWS else f"lib{library}.so")
 
 
-def add_software_driver() -> None:
-    """Has loaders open the software driver: from then on, and only if nobody has initialised them yet.
+def add_software_drivers(*drivers: str) -> None:
+    """Has loaders open software drivers: from then on, and only if nobody has initialised them yet.
 
-    It comes after other drivers that `ZE_ENABLE_ALT_DRIVERS` names, and replaces the system's own.
+    They come after other drivers that `ZE_ENABLE_ALT_DRIVERS` names, and replace the system's own.
     """
-    path = str(software_driver_path())
     named = [name for name in os.environ.get("ZE_ENABLE_ALT_DRIVERS", "").split(",") if name]
-    if path not in named:
-        os.environ["ZE_ENABLE_ALT_DRIVERS"] = ",".join([*named, path])
+    for path in map(str, map(software_driver_path, drivers)):
+        if path not in named:
+            named.append(path)
+    os.environ["ZE_ENABLE_ALT_DRIVERS"] = ",".join(named)
 
 
-def software_driver_wanted() -> bool | None:
-    """What `L0PY_SOFTDRIVER` says: 1 or 0; None when it is unset or empty. Raises `InvalidArgument` for all else."""
+def software_drivers_wanted() -> tuple[str, ...] | None:
+    """What `L0PY_SOFTDRIVER` says: 1 (the NPU's), a list such as `npu,gpu`, or 0 (none); None when unset or empty.
+
+    Raises `InvalidArgument` for all else.
+    """
     said = os.environ.get("L0PY_SOFTDRIVER", "")
-    if said not in ("", "0", "1"):
-        raise InvalidArgument(f"L0PY_SOFTDRIVER={said} in the environment means nothing: it is 1, 0 or unset")
-    return said == "1" if said else None
+    if said in ("", "0", "1"):
+        return {"": None, "0": (), "1": ("npu",)}[said]
+    wanted = tuple(said.split(","))
+    if not SOFTWARE_DRIVERS.keys() >= set(wanted):
+        known = ",".join(SOFTWARE_DRIVERS)
+        raise InvalidArgument(f"L0PY_SOFTDRIVER={said} in the environment means nothing: it is 1, 0, unset, or {known}")
+    return wanted
 
 
 def info() -> LoaderInfo:
@@ -98,8 +114,8 @@ def bind() -> LoaderInfo:
         return _bound
     with _lock:
         if _bound is None:
-            if software_driver_wanted():
-                add_software_driver()
+            if wanted := software_drivers_wanted():
+                add_software_drivers(*wanted)
             library, source, reason = _find()
             functions = lib.l0_bind(library)
             _bound = LoaderInfo(_path(library), source, reason, functions)
@@ -136,6 +152,14 @@ def _require_level_zero(library: int, path: str) -> None:
     if not lib.l0_library_symbol(library, b"zeInit"):
         lib.l0_library_close(library)
         raise LoaderNotFound(f"{path} is no Level Zero loader: it has no zeInit")
+
+
+def driver_problem(path: str) -> str:
+    """What makes loaders pass over a driver's library, which they do in silence; empty when nothing does."""
+    library = lib.l0_library_open(os.fsencode(path), False)  # not closed: drivers do not take that well
+    if not library:
+        return _error()
+    return "" if lib.l0_library_symbol(library, b"zeGetGlobalProcAddrTable") else "it is no Level Zero driver"
 
 
 def _error() -> str:
