@@ -23,7 +23,7 @@ def as_json(outcome: Outcome) -> str:
     """One object, one line.
 
     `zero_copy` says true or false for every tensor (null where nobody can tell) and `all_zero_copy` for all of them;
-    `max_abs_diff` is the largest difference between any raw output and the CPU plugin's.
+    `max_abs_diff` is the largest difference between any raw output and the CPU plugin's in f32.
     """
     tensors = outcome.tensors
     return (

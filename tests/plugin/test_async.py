@@ -10,14 +10,14 @@ import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as ops
-from plugin_helpers import conv_model, infer, parameter, random_inputs, relu_model, slow_model, value_of
+from plugin_helpers import conv_model, infer, on_cpu, parameter, random_inputs, relu_model, slow_model, value_of
 
 from l0py import softdriver
 
 
 def cpu_results(core: ov.Core, model: ov.Model, count: int) -> tuple[list[Any], list[Any]]:
     """Inputs, and what the CPU plugin makes of each."""
-    compiled = core.compile_model(model, "CPU")
+    compiled = on_cpu(core, model)
     inputs = [random_inputs(model, seed) for seed in range(count)]
     return inputs, [infer(compiled, given) for given in inputs]
 
@@ -97,7 +97,7 @@ def test_busy_request(core: ov.Core) -> None:
 def test_a_failure_belongs_to_its_request(core: ov.Core) -> None:
     model = relu_model()
     inputs = random_inputs(model)
-    wanted = infer(core.compile_model(model, "CPU"), inputs)
+    wanted = infer(on_cpu(core, model), inputs)
     compiled = core.compile_model(model, "NPU")
     requests = [compiled.create_infer_request() for _ in range(3)]
     for request in requests:
@@ -127,7 +127,7 @@ def test_models_side_by_side(core: ov.Core) -> None:
         x = parameter([number + 1, 64])
         models.append(ov.Model([ops.result(ops.add(x, ops.constant(np.float32(number))))], [x], f"add {number}"))
     inputs = [random_inputs(model, 5) for model in models]
-    wanted = [infer(core.compile_model(model, "CPU"), given) for model, given in zip(models, inputs, strict=True)]
+    wanted = [infer(on_cpu(core, model), given) for model, given in zip(models, inputs, strict=True)]
     requests = [core.compile_model(model, "NPU").create_infer_request() for model in models]
     for _ in range(10):
         for request, given in zip(requests, inputs, strict=True):
@@ -171,7 +171,7 @@ def test_model_dropped_before_its_request(core: ov.Core) -> None:
     request.start_async()
     del compiled
     request.wait()
-    assert [value_of(request.get_output_tensor())] == infer(core.compile_model(model, "CPU"), inputs)
+    assert [value_of(request.get_output_tensor())] == infer(on_cpu(core, model), inputs)
 
 
 def test_memory_released_in_between(core: ov.Core) -> None:

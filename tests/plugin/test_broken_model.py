@@ -8,7 +8,7 @@ from typing import Any
 import openvino as ov
 import pytest
 from openvino import opset13 as ops
-from plugin_helpers import halving_model, infer, parameter, random_inputs, refusal, relu_model, zero_state
+from plugin_helpers import halving_model, infer, on_cpu, parameter, random_inputs, refusal, relu_model, zero_state
 
 from l0py import softdriver
 
@@ -62,7 +62,7 @@ def test_nothing_stays_and_the_next_model_works(core: ov.Core) -> None:
     assert (after["objects"], after["memory"]["now"]) == (before["objects"], before["memory"]["now"])
     model = relu_model()
     inputs = random_inputs(model)
-    assert infer(core.compile_model(model, "NPU"), inputs) == infer(core.compile_model(model, "CPU"), inputs)
+    assert infer(core.compile_model(model, "NPU"), inputs) == infer(on_cpu(core, model), inputs)
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_a_driver_that_fails(core: ov.Core, call: str) -> None:
         core.compile_model(model, "NPU").create_infer_request().infer()
     assert softdriver.record()["objects"] == before
     inputs = random_inputs(model)
-    assert infer(core.compile_model(model, "NPU"), inputs) == infer(core.compile_model(model, "CPU"), inputs)
+    assert infer(core.compile_model(model, "NPU"), inputs) == infer(on_cpu(core, model), inputs)

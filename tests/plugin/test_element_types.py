@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as ops
@@ -22,6 +23,14 @@ REFUSED = {
     "f4e2m1": "an argument of a graph cannot have the type f4e2m1, as 'x' has",
     "string": "Incorrect precision: string",
 }
+
+
+def test_f32_is_computed_exactly(core: ov.Core, on_npu: OnNpu) -> None:
+    """301 is no bf16, in which the CPU plugin computes by itself where the CPU can."""
+    x = parameter([1, 16])
+    same = on_npu(ov.Model([ops.result(ops.matmul(x, np.eye(16, dtype=np.float32), False, False))], [x], "same"))
+    given = np.full((1, 16), 301, np.float32)
+    assert (same(given)[0] == given).all()
 
 
 def test_no_type_is_forgotten() -> None:

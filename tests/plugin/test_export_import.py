@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import openvino as ov
 import pytest
-from plugin_helpers import conv_model, infer, random_inputs, refusal, relu_model
+from plugin_helpers import conv_model, infer, on_cpu, random_inputs, refusal, relu_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def test_results_and_ports(core: ov.Core) -> None:
     compiled = core.compile_model(model, "NPU")
     again = imported(core, compiled.export_model().getvalue())
     inputs = random_inputs(model)
-    assert infer(again, inputs) == infer(compiled, inputs) == infer(core.compile_model(model, "CPU"), inputs)
+    assert infer(again, inputs) == infer(compiled, inputs) == infer(on_cpu(core, model), inputs)
     for port, own in zip(again.inputs + again.outputs, compiled.inputs + compiled.outputs, strict=True):
         assert (port.get_names(), port.shape, port.element_type) == (own.get_names(), own.shape, own.element_type)
 
@@ -52,7 +52,7 @@ def test_without_the_original(core: ov.Core) -> None:
     model = conv_model()
     blob = core.compile_model(model, "NPU").export_model().getvalue()
     inputs = random_inputs(model)
-    wanted = infer(core.compile_model(model, "CPU"), inputs)
+    wanted = infer(on_cpu(core, model), inputs)
     del model
     assert infer(imported(ov.Core(), blob), inputs) == wanted
 
@@ -117,7 +117,7 @@ def test_cache(core: ov.Core, cached: ov.Core, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.blob"))) == 1
     second = cached.compile_model(model, "NPU")
     assert second.get_property("LOADED_FROM_CACHE")
-    wanted = infer(core.compile_model(model, "CPU"), inputs)
+    wanted = infer(on_cpu(core, model), inputs)
     assert infer(first, inputs) == infer(second, inputs) == wanted
 
 
@@ -135,7 +135,7 @@ def test_cache_outlives_the_core(core: ov.Core, cached: ov.Core, tmp_path: Path)
     compiled = later.compile_model(model, "NPU")
     assert compiled.get_property("LOADED_FROM_CACHE")
     inputs = random_inputs(model)
-    assert infer(compiled, inputs) == infer(core.compile_model(model, "CPU"), inputs)
+    assert infer(compiled, inputs) == infer(on_cpu(core, model), inputs)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed"])
@@ -150,5 +150,5 @@ def test_damaged_cache(core: ov.Core, cached: ov.Core, tmp_path: Path, damage: s
     compiled = cached.compile_model(model, "NPU")
     assert not compiled.get_property("LOADED_FROM_CACHE")
     inputs = random_inputs(model)
-    assert infer(compiled, inputs) == infer(core.compile_model(model, "CPU"), inputs)
+    assert infer(compiled, inputs) == infer(on_cpu(core, model), inputs)
     assert file.read_bytes() == sound

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from plugin_helpers import conv_model, infer, random_inputs, slow_model
+from plugin_helpers import conv_model, infer, on_cpu, random_inputs, slow_model
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -43,7 +43,7 @@ def test_times(core: ov.Core) -> None:
 def test_results_are_the_same(core: ov.Core) -> None:
     model = conv_model()
     inputs = random_inputs(model)
-    assert infer(core.compile_model(model, "NPU", ON), inputs) == infer(core.compile_model(model, "CPU"), inputs)
+    assert infer(core.compile_model(model, "NPU", ON), inputs) == infer(on_cpu(core, model), inputs)
 
 
 def test_off(core: ov.Core) -> None:

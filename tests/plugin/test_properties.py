@@ -8,7 +8,7 @@ from typing import Any
 
 import openvino as ov
 import pytest
-from plugin_helpers import conv_model, infer, random_inputs, refusal, relu_model
+from plugin_helpers import conv_model, infer, on_cpu, random_inputs, refusal, relu_model
 
 import l0py
 from l0py import loader, softdriver
@@ -88,7 +88,7 @@ def test_option(core: ov.Core, options: dict[str, Any]) -> None:
     model = conv_model()
     inputs = random_inputs(model)
     compiled = core.compile_model(model, "NPU", options)
-    assert infer(compiled, inputs) == infer(core.compile_model(model, "CPU"), inputs)
+    assert infer(compiled, inputs) == infer(on_cpu(core, model), inputs)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_priority_reaches_the_queue(core: ov.Core, priority: str, number: int) -
 def test_workload_type_while_running(core: ov.Core) -> None:
     model = relu_model()
     inputs = random_inputs(model)
-    wanted = infer(core.compile_model(model, "CPU"), inputs)
+    wanted = infer(on_cpu(core, model), inputs)
     compiled = core.compile_model(model, "NPU")
     softdriver.record_calls()
     softdriver.reset_record()

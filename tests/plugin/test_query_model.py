@@ -5,7 +5,7 @@ from __future__ import annotations
 import openvino as ov
 import pytest
 from openvino import opset13 as ops
-from plugin_helpers import conv_model, halving_model, infer, parameter, random_inputs
+from plugin_helpers import conv_model, halving_model, infer, on_cpu, parameter, random_inputs
 
 from l0py import softdriver
 
@@ -37,7 +37,7 @@ def test_hetero(core: ov.Core, make: object) -> None:
     """What the NPU takes runs there, the rest on the CPU, and together they give the CPU's results."""
     model = make()  # type: ignore[operator]
     inputs = random_inputs(model)
-    wanted = infer(core.compile_model(model, "CPU"), inputs)
+    wanted = infer(on_cpu(core, model), inputs)
     compiled = core.compile_model(model, "HETERO:NPU,CPU")
     before = executed()
     assert infer(compiled, inputs) == wanted

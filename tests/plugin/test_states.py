@@ -8,7 +8,7 @@ import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as ops
-from plugin_helpers import parameter, refusal, zero_state
+from plugin_helpers import on_cpu, parameter, refusal, zero_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def step(pair: tuple[ov.InferRequest, ov.InferRequest], count: int, seed: int = 
 def pair(core: ov.Core, on_npu: OnNpu, request: pytest.FixtureRequest) -> tuple[ov.InferRequest, ov.InferRequest]:
     """A request of the CPU plugin and one of the NPU's for the same model."""
     model = request.param()
-    return core.compile_model(model, "CPU").create_infer_request(), on_npu(model).create_infer_request()
+    return on_cpu(core, model).create_infer_request(), on_npu(model).create_infer_request()
 
 
 def test_states_go_on(pair: tuple[ov.InferRequest, ov.InferRequest]) -> None:
@@ -108,7 +108,7 @@ def test_reset_one(pair: tuple[ov.InferRequest, ov.InferRequest]) -> None:
 @pytest.mark.parametrize("make", [accumulator, computed_from_both, recurrent])
 def test_set(core: ov.Core, on_npu: OnNpu, make: Any) -> None:
     model = make()
-    pair = core.compile_model(model, "CPU").create_infer_request(), on_npu(model).create_infer_request()
+    pair = on_cpu(core, model).create_infer_request(), on_npu(model).create_infer_request()
     step(pair, 2)
     for request in pair:
         for state in request.query_state():

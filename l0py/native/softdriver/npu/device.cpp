@@ -10,7 +10,6 @@ namespace {
 
 // Lunar Lake's NPU, as far as programs go by numbers; the name says what it really is.
 constexpr char device_name[] = "l0py software NPU";
-constexpr uint32_t intel_vendor_id = 0x8086;
 constexpr uint32_t lunar_lake_npu_id = 0x643e;
 constexpr ze_device_uuid_t device_uuid{
     {0x80, 0xd1, 0xd1, 0x1e, 0xb7, 0x38, 0x11, 0xea, 0xb3, 0xde, 0x02, 0x42, 0xac, 0x13, 0x00, 0x04}};
@@ -23,19 +22,10 @@ constexpr uint32_t operations_per_tile = 4096;
 
 ze_result_t api::zeDeviceGetProperties(ze_device_handle_t hDevice, ze_device_properties_t* pDeviceProperties) {
   find<Device>(hDevice);
-  auto& properties = require(pDeviceProperties, "pDeviceProperties");
-  // The timer's unit hangs on which of the two the caller knows: nanoseconds per tick, or ticks per second.
-  const bool ticks = properties.stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
-  if (!ticks) {
-    require_stype(properties.stype, ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, "pDeviceProperties");
-  }
   ze_device_properties_t values{};
   values.type = ZE_DEVICE_TYPE_VPU;
-  values.vendorId = intel_vendor_id;
   values.deviceId = lunar_lake_npu_id;
-  values.flags = ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
   values.coreClockRate = clock_hertz;
-  values.maxMemAllocSize = max_allocation_size();
   values.maxHardwareContexts = 128;
   values.maxCommandQueuePriority = ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH;
   values.numThreadsPerEU = 1;
@@ -43,17 +33,9 @@ ze_result_t api::zeDeviceGetProperties(ze_device_handle_t hDevice, ze_device_pro
   values.numEUsPerSubslice = 1;
   values.numSubslicesPerSlice = 1;
   values.numSlices = tiles;
-  values.timerResolution = ticks ? device_ticks_per_second : 1'000'000'000 / device_ticks_per_second;
-  values.timestampValidBits = 64;
-  values.kernelTimestampValidBits = 64;
   values.uuid = device_uuid;
   copy_text(values.name, device_name);
-  fill(properties, values);
-  if (auto* luid =
-          find_next<ze_device_luid_ext_properties_t>(properties.pNext, ZE_STRUCTURE_TYPE_DEVICE_LUID_EXT_PROPERTIES)) {
-    luid->luid = device_luid;
-    luid->nodeMask = 1;
-  }
+  tell_device(pDeviceProperties, values, device_luid);
   return ZE_RESULT_SUCCESS;
 }
 
@@ -66,14 +48,6 @@ ze_result_t api::zeDeviceGetComputeProperties(ze_device_handle_t hDevice,
   values.maxGroupSizeX = values.maxGroupSizeY = values.maxGroupSizeZ = 1;
   values.maxGroupCountX = values.maxGroupCountY = values.maxGroupCountZ = 1;
   fill(properties, values);
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetModuleProperties(ze_device_handle_t hDevice,
-                                             ze_device_module_properties_t* pModuleProperties) {
-  find<Device>(hDevice);
-  auto& properties = checked(pModuleProperties, ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES, "pModuleProperties");
-  fill(properties, {});  // no modules
   return ZE_RESULT_SUCCESS;
 }
 
@@ -114,14 +88,6 @@ ze_result_t api::zeDeviceGetExternalMemoryProperties(
   properties.memoryAllocationExportTypes = behaviour().export_types;
   properties.imageImportTypes = 0;
   properties.imageExportTypes = 0;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetP2PProperties(ze_device_handle_t hDevice, ze_device_handle_t hPeerDevice,
-                                          ze_device_p2p_properties_t* pP2PProperties) {
-  find<Device>(hDevice);
-  find<Device>(hPeerDevice);
-  checked(pP2PProperties, ZE_STRUCTURE_TYPE_DEVICE_P2P_PROPERTIES, "pP2PProperties").flags = 0;
   return ZE_RESULT_SUCCESS;
 }
 

@@ -219,8 +219,11 @@ Owned<ov_model> read_model(std::string_view xml, ir::Bytes weights) {
 Owned<ov_compiled_model> compile_for_cpu(const ov_model* model, bool profiling) {
   const Library& ov = working_library();
   ov_compiled_model* compiled = nullptr;
-  const int status = profiling ? ov.f.core_compile_model(ov.core, model, "CPU", 2, &compiled, "PERF_COUNT", "YES")
-                               : ov.f.core_compile_model(ov.core, model, "CPU", 0, &compiled);
+  // Exactly: where the CPU has bf16, the plugin would compute what is f32 in that.
+  const int status =
+      profiling ? ov.f.core_compile_model(ov.core, model, "CPU", 4, &compiled, "INFERENCE_PRECISION_HINT", "f32",
+                                          "PERF_COUNT", "YES")
+                : ov.f.core_compile_model(ov.core, model, "CPU", 2, &compiled, "INFERENCE_PRECISION_HINT", "f32");
   check(ov.f, status, Reason::not_compiled, "compile the model");
   return Owned<ov_compiled_model>(compiled);
 }
