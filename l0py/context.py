@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Context"]
 
 _alloc_host = _c.l0_alloc_host
-_drop = _c.l0_box_drop
-_gc = ffi.gc
+_new_box = _c.l0_box_new
+_MEMORY: int = _c.L0_MEMORY
 
 
 class Context(Handle):
@@ -98,10 +98,11 @@ class Context(Handle):
             desc, export, _ = host_desc(names(flags), self._export_kind(exportable, self.device, "host"))
         else:
             desc, export, _ = PLAIN_HOST
-        box = _alloc_host(self._box, desc, size, alignment)
-        if not box or box.result or (alignment and box.handle % alignment):
+        box = collected(_new_box(_MEMORY, self._box))
+        _alloc_host(box, self._box, desc, size, alignment)
+        if box.result or (alignment and box.handle % alignment):
             self._raise_failed(box, "zeMemAllocHost", size, alignment)
-        return make(self, _gc(box, _drop), size, "host", None, export, "allocated")
+        return make(self, box, size, "host", None, export, "allocated")
 
     def alloc_device(
         self,
@@ -119,10 +120,11 @@ class Context(Handle):
         size, alignment, where = operator.index(size), operator.index(alignment), self._device(device)
         self._refuse(size, alignment)
         desc, export, _ = device_desc(names(flags), self._export_kind(exportable, where, "device"))
-        box = _c.l0_alloc_device(self._box, desc, size, alignment, where.handle)
-        if not box or box.result or (alignment and box.handle % alignment):
+        box = collected(_new_box(_MEMORY, self._box))
+        _c.l0_alloc_device(box, self._box, desc, size, alignment, where.handle)
+        if box.result or (alignment and box.handle % alignment):
             self._raise_failed(box, "zeMemAllocDevice", size, alignment)
-        return make(self, _gc(box, _drop), size, "device", where, export, "allocated")
+        return make(self, box, size, "device", where, export, "allocated")
 
     def alloc_shared(
         self,
@@ -140,10 +142,11 @@ class Context(Handle):
         size, alignment, where = operator.index(size), operator.index(alignment), self._device(device)
         self._refuse(size, alignment)
         desc, *_ = device_desc(names(flags), "")
-        box = _c.l0_alloc_shared(self._box, desc, PLAIN_HOST.desc, size, alignment, where.handle)
-        if not box or box.result or (alignment and box.handle % alignment):
+        box = collected(_new_box(_MEMORY, self._box))
+        _c.l0_alloc_shared(box, self._box, desc, PLAIN_HOST.desc, size, alignment, where.handle)
+        if box.result or (alignment and box.handle % alignment):
             self._raise_failed(box, "zeMemAllocShared", size, alignment)
-        return make(self, _gc(box, _drop), size, "shared", where, "", "allocated")
+        return make(self, box, size, "shared", where, "", "allocated")
 
     def import_dma_buf(
         self,
@@ -485,7 +488,7 @@ class Context(Handle):
             raise OutOfMemory(f"{size} bytes are more than one allocation can have: {self._limit} (maxMemAllocSize)")
 
     def _raise_failed(self, box: CData, function: str, size: int, alignment: int) -> None:
-        result = collected(box).result
+        result = box.result
         if not result:
             discard(box)
             raise NotSupported(f"{function} answered ZE_RESULT_SUCCESS with memory that is not aligned to {alignment}")

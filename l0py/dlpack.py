@@ -113,6 +113,9 @@ def request(producer: Any) -> Any:
     if not isinstance(device, tuple) or len(device) != 2:
         raise InvalidArgument(f"__dlpack_device__ answered {device!r}, not a type and a number")
     require_host(*map(operator.index, device))
+    # PyTorch tells the bytes of a lazily negated tensor, and not that they are to be negated.
+    if hasattr(producer, "is_neg") and producer.is_neg():
+        raise NotSupported("its elements are the negated ones of its memory: take the tensor's resolve_neg()")
     # The arguments came with later releases of the protocol.
     try:
         return producer.__dlpack__(max_version=(1, 3), copy=False)

@@ -145,7 +145,8 @@ def _allocate_on_device(context: Handle, device: Device, chained: CData) -> CDat
     desc = ffi.new(
         "ze_device_mem_alloc_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, "pNext": chained}
     )
-    box = collected(_c.l0_alloc_device(context._box, desc, _PROBED_BYTES, 0, device.handle))
+    box = collected(_c.l0_box_new(_c.L0_MEMORY, context._box))
+    _c.l0_alloc_device(box, context._box, desc, _PROBED_BYTES, 0, device.handle)
     check(box.result, "zeMemAllocDevice", driver=device.driver.handle)
     return box
 
@@ -248,16 +249,24 @@ def lend(fd: int, closes_imported: bool | None, call: Callable[[int], CData]) ->
                 os.close(lent)
 
 
-def made(chained: CData, imported: int | None, call: Callable[[], CData]) -> CData:
-    """The box that `call` makes, from the descriptor `imported` if there is one, lent by the structure `chained`."""
+def made(chained: CData, imported: int | None, call: Callable[[], CData]) -> tuple[CData, Fd | None]:
+    """The box that `call` makes, and the duplicate that is kept of what it was made from, to be exported again.
+
+    The descriptor `imported`, if there is one, is lent by the structure `chained`.
+    """
     if imported is None:
-        return call()
+        return call(), None
 
     def lending(lent: int) -> CData:
         chained.fd = lent
         return call()
 
-    return lend(imported, None, lending)
+    source = Fd.duplicate(imported)
+    try:
+        return lend(imported, None, lending), source
+    except BaseException:
+        source.close()
+        raise
 
 
 def _high_duplicate(fd: int) -> int:
@@ -265,7 +274,10 @@ def _high_duplicate(fd: int) -> int:
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    base = 768 if most == resource.RLIM_INFINITY else min(most, 1024) * 3 // 4
+    with Fd.duplicate(fd) as lowest:
+        free = lowest.fileno()
+    high = 768 + 2 * free  # with many free ones below it, however many are open
+    base = high if most == resource.RLIM_INFINITY else min(high, (free + most) // 2)
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, base)
 
 
@@ -301,6 +313,10 @@ def take(ask: Callable[[], int], exports_new: bool | None, owned: type[Owned]) -
     return owned(number) if exports_new else owned.duplicate(number)
 
 
+#: Processes with such numbers, the first of a container, are not told from the type of the memory in an IPC handle.
+_MEMORY_TYPES = 4
+
+
 def ipc_needs_descriptor(driver: Driver) -> bool:
     """Whether the bytes of an IPC handle mean nothing in another process, as far as the driver's age tells.
 
@@ -315,7 +331,8 @@ def ipc_descriptor(driver: Driver, data: bytes) -> int | None:
     Drivers before API 1.15 put its number in front: whoever sends the handle passes the descriptor on, and the
     receiver's number takes that place. Newer ones (and some before) name the process, and fetch it from there.
     """
-    names_process = os.getpid().to_bytes(4, sys.byteorder) in data[8:]
+    process = os.getpid()
+    names_process = process > _MEMORY_TYPES and process in memoryview(data[8:]).cast("I")
     if names_process or not ipc_needs_descriptor(driver):
         return None
     number = int.from_bytes(data[:4], sys.byteorder)

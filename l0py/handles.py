@@ -203,16 +203,21 @@ def new_box(native_kind: int, parent: Handle | None = None) -> CData:
     return box
 
 
-def create(native_kind: int, parent: Handle | None, function: str, *arguments: object, driver: int) -> CData:
-    """A box around what `function(*arguments, &handle)` makes. Raises what it answers."""
+def create(
+    native_kind: int, parent: Handle | None, function: str, *arguments: object, driver: int, size: int = 0
+) -> CData:
+    """A box around what `function(*arguments, &handle)` makes; `size` is what gives it back again. Raises its answer.
+
+    The handle goes into the box itself: an interrupt right after the call must not lose it.
+    """
     box = new_box(native_kind, parent)
-    out = ffi.new("uintptr_t*")
+    box.size = size
     try:
-        check(getattr(lib, function)(*arguments, out), function, driver=driver)
+        check(getattr(lib, function)(*arguments, ffi.addressof(box, "handle")), function, driver=driver)
     except Error:
+        box.handle = 0  # whatever a failing driver left there
         discard(box)
         raise
-    box.handle = out[0]
     return box
 
 

@@ -296,6 +296,8 @@ def make_image(
     chained = external.chain(kind, imported is not None)
     desc = _described(extent, pixels, flags, chained)
     size, driver = _bytes_of(desc, pixels[1]), context._driver_handle
+    if imported is not None:
+        external.import_size(imported, size)  # at least: rows may be padded, which the driver knows
     if size > context._limit:
         raise OutOfMemory(f"an image of {size} bytes is more than one allocation can have: {context._limit}")
 
@@ -304,8 +306,8 @@ def make_image(
             return create(_c.L0_IMAGE, context, "zeImageCreate", handle, device.handle, desc, driver=driver)
 
     image: Image = object.__new__(Image)
-    source = None if imported is None else Fd.duplicate(imported)
-    Handle.__init__(image, external.made(chained, imported, call), _c.L0_IMAGE, driver)
+    box, source = external.made(chained, imported, call)
+    Handle.__init__(image, box, _c.L0_IMAGE, driver)
     desc.pNext = ffi.NULL  # it describes the image from now on, and does not keep what was chained
     image._set_up(context, device, desc, pixels[:3], kind, source)
     return image

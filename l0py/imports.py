@@ -62,9 +62,11 @@ def win32_handle(
     if handle is None:
         if kind.endswith("_kmt"):
             raise InvalidArgument(f"handles of type {kind} have no names")
+        if not name or "\0" in name:
+            raise InvalidArgument(f"{name!r} is no name of a Windows handle")
         return 0, kind
     given = handle.handle if hasattr(handle, "handle") else getattr(handle, "value", handle)  # ctypes has `value`
-    number = operator.index(given)
+    number = operator.index(0 if given is None else given)  # so ctypes tells the null handle
     if not 0 < number < 1 << 64:
         raise InvalidArgument(f"{number:#x} is no Windows handle")
     return number, kind
@@ -101,13 +103,14 @@ def _allocation(
     (host if kind == "host" else local).pNext = chained
 
     def allocate() -> CData:
+        box = collected(_c.l0_box_new(_c.L0_MEMORY, context._box))
         if kind == "host":
-            box = _c.l0_alloc_host(context._box, host, size, 0)
+            _c.l0_alloc_host(box, context._box, host, size, 0)
         elif kind == "device":
-            box = _c.l0_alloc_device(context._box, local, size, 0, device.handle)
+            _c.l0_alloc_device(box, context._box, local, size, 0, device.handle)
         else:
-            box = _c.l0_alloc_shared(context._box, local, host, size, 0, device.handle)
-        return collected(box)
+            _c.l0_alloc_shared(box, context._box, local, host, size, 0, device.handle)
+        return box
 
     return allocate
 
@@ -123,7 +126,7 @@ def _fd_error(context: Handle, device: Device, kind: str, result: int, fd: int, 
     link = _what_is(fd)
     if result not in _NO_BUFFER or "dmabuf" in link:
         return error
-    text = f"{error} ({link} is no {external_kind.replace('_', '-', 1)}, and many drivers import nothing else)"
+    text = f"{link} is no {external_kind.replace('_', '-', 1)}, and many drivers import nothing else: {error}"
     return BadDescriptor(text, errno=errno.EINVAL, result=result, function=function, description=error.description)
 
 
@@ -161,7 +164,8 @@ def import_pages(context: Handle, device: Device, address: int, size: int, flags
     page = mmap.PAGESIZE
     if address <= 0 or size <= 0 or address + size >= 1 << 64 or address % page or size % page:
         raise InvalidArgument(
-            f"{size} bytes at {address:#x} cannot be imported: address and size must be positive multiples of {page}"
+            f"{size} bytes at {address:#x} cannot be imported: address and size must be positive multiples of {page}, "
+            "as those of mmap.mmap(-1, size) are; memory of alloc_host(size) needs no import"
         )
     if _SYSMEM_EXTENSION not in device.driver.extensions:
         raise NotSupported(f"{device.name}'s driver cannot import host pages: it lacks {_SYSMEM_EXTENSION}")

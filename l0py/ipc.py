@@ -156,16 +156,17 @@ def get(memory: Handle, context: Context, size: int) -> IpcHandle:
     """The IPC handle of a memory. Calls zeMemGetIpcHandle."""
     data = ffi.new("ze_ipc_mem_handle_t*")
     box = new_box(_c.L0_IPC_HANDLE, memory)
+    _c.l0_box_keep(box, id(data))
     try:
         with memory.held() as address, context.held() as native:
             here = f"for the memory at {address:#x}; export() shares memory by a descriptor"
+            box.handle = lib.address(data)  # before the call: an interrupt right after it must not lose the handle
             result = lib.zeMemGetIpcHandle(native, address, data)
             check(result, "zeMemGetIpcHandle", driver=context._driver_handle, here=here)
     except Error:
+        box.handle = 0
         discard(box)
         raise
-    _c.l0_box_keep(box, id(data))
-    box.handle = lib.address(data)
     handle: IpcHandle = object.__new__(IpcHandle)
     number = external.ipc_descriptor(context.driver, bytes(ffi.buffer(data)))
     handle._set_up(data, None if number is None else Fd.duplicate(number), size, number is not None)

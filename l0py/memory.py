@@ -95,7 +95,8 @@ class Memory(Handle):
     ) -> Memory:
         """Somebody else's memory at an address: never freed here, and `owner` lives as long as it does.
 
-        `exportable` names how it was made exportable (`"dma_buf"`), if it was. Raises `InvalidArgument`.
+        `exportable` names how it was made exportable (`"dma_buf"`), if it was. Nobody can check that: GPU drivers may
+        export the pool that small memory lies in, which begins with other bytes. Raises `InvalidArgument`.
         """
         if kind not in ("host", "shared", "device"):
             raise InvalidArgument(f"kind {kind!r} is none of 'host', 'shared', 'device'")

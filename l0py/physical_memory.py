@@ -272,8 +272,7 @@ def _create(
                 _c.L0_PHYSICAL_MEMORY, context, "zePhysicalMemCreate", handle, device.handle, desc, driver=driver
             )
 
-    source = None if imported is None else Fd.duplicate(imported)
-    box = external.made(chained, imported, call)
+    box, source = external.made(chained, imported, call)
     return _physical(box, context, device, size, kind, external_kind, source)
 
 
@@ -291,8 +290,7 @@ def reserve(context: Context, size: int, start: int) -> VirtualRange:
     """A range of virtual addresses: for contexts. Calls zeVirtualMemReserve."""
     driver = context._driver_handle
     with context.held() as handle:
-        box = create(_c.L0_RESERVATION, context, "zeVirtualMemReserve", handle, start, size, driver=driver)
-    box.size = size
+        box = create(_c.L0_RESERVATION, context, "zeVirtualMemReserve", handle, start, size, driver=driver, size=size)
     return _range(box, context, size)
 
 

@@ -197,7 +197,7 @@ class Fd:
         if self.closed:
             return f"<{name} (closed)>"
         try:
-            return f"<{name} {self._fd}, {self.size} bytes>"
+            return f"<{name} {self._fd}, {f'{self.size} bytes' if self.size else f'{self.kind}, no bytes'}>"
         except OSError:  # somebody closed it by its number
             return f"<{name} {self._fd}, not open>"
 
@@ -308,9 +308,12 @@ _introduced: set[type[Fd]] = set()
 
 def _introduce(cls: type[Fd]) -> None:
     """Tells multiprocessing's pickler how an Fd travels, if it is there: importing it takes too long to do it here."""
-    if cls not in _introduced and (reduction := sys.modules.get("multiprocessing.reduction")) is not None:
-        reduction.register(cls, _reduce)
-        _introduced.add(cls)
+    if cls not in _introduced:
+        # Another thread may be in the middle of importing it: the next Fd tells it then, or __reduce_ex__.
+        register = getattr(sys.modules.get("multiprocessing.reduction"), "register", None)
+        if register is not None:
+            register(cls, _reduce)
+            _introduced.add(cls)
 
 
 def _reduce(fd: Fd) -> Any:

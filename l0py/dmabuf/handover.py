@@ -66,6 +66,8 @@ def send(
     from socket import SCM_RIGHTS, SOL_SOCKET  # here, because it takes longer than all the rest of the import
 
     _require_unix(connection)
+    if isinstance(message, str):
+        raise TypeError("message must be bytes, not str: encode() it")
     numbers = _numbers(fds)
     if raw and not message:
         raise ValueError("descriptors travel only with a message of at least one byte")
@@ -110,7 +112,16 @@ def receive(
 def _numbers(fds: Any) -> list[int]:
     """Of one descriptor or of several."""
     one = isinstance(fds, int) or hasattr(fds, "fileno")
-    return [number_of(fd) for fd in ([fds] if one else fds)]
+    return [_open_number(fd) for fd in ([fds] if one else fds)]
+
+
+def _open_number(fd: int | HasFileno) -> int:
+    number = number_of(fd)
+    try:
+        os.fstat(number)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}: {number}") from None
+    return number
 
 
 def _require_unix(connection: socket.socket) -> None:
@@ -162,7 +173,7 @@ def _receive_described(connection: socket.socket, count: int, size: int, fds: li
     if announced > count or length > size or flags & MSG_TRUNC:
         raise _more(count, size)
     if len(fds) != announced:
-        if flags & MSG_CTRUNC:
+        if flags & MSG_CTRUNC and len(fds) < announced:
             raise _none_left()
         raise ValueError(f"{len(fds)} descriptors arrived, their sender announced {announced}")
     end = _HEADER.size + announced * _RECORD.size

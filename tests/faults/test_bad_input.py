@@ -289,7 +289,7 @@ GPU_CASES: list[Case] = [
     (stale_ipc_handle, l0py.InvalidArgument, ValueError),
     (closed_ipc_handle, l0py.Closed, ValueError),
     (ignored_import, l0py.NotSupported, NotImplementedError),
-    (image_in_too_small_a_buffer, l0py.OutOfMemory, MemoryError),
+    (image_in_too_small_a_buffer, l0py.InvalidArgument, ValueError),
     (image_of_a_pipe, l0py.BadDescriptor, OSError),
     (mapping_of_closed_memory, l0py.Closed, ValueError),
     (mapping_beyond_the_range, l0py.InvalidArgument, ValueError),

@@ -1,5 +1,7 @@
 """What a software driver does with memory, asked through the raw layer: prints one answer a row, as JSON.
 
+An answer is null where the loader cannot pass the question on.
+
 Run with the release to imitate (`npu`, or one of the GPU's) and nothing else in the process.
 """
 
@@ -9,6 +11,8 @@ import json
 import os
 import sys
 from typing import Any
+
+from other_loaders import wraps_handles
 
 import l0py
 from l0py import lib, softdriver
@@ -144,7 +148,9 @@ def told_of(kind: str, size: int = 4096) -> list[Any]:
     )
     device = ffi.new("ze_device_handle_t*", 1)
     lib.zeMemGetAllocProperties(HERE, address, properties, device)
-    who = {DEVICE.handle: "device", 0: "none", 1: "untouched"}[device[0]]
+    names = {DEVICE.handle: "device", 0: "none", 1: "untouched"}
+    # A loader that wraps handles makes an object of whatever the driver left there.
+    who = names.get(device[0], "untouched" if wraps_handles() else "unknown")
     return [properties.pageSize, who, range_of(address)[1] == address]
 
 
@@ -180,6 +186,22 @@ def freed_by(policy: int) -> str:
 
 def chained(stype: int) -> Any:
     return ffi.new("ze_base_desc_t*", {"stype": ffi.cast("ze_structure_type_t", stype)})
+
+
+def unknown_query() -> str:
+    _, address = allocate("device", export_desc())
+    structure = lib.ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES
+    properties = ffi.new("ze_memory_allocation_properties_t*", {"stype": structure, "pNext": chained(0x999)})
+    return name(lib.zeMemGetAllocProperties(HERE, address, properties, ffi.NULL))
+
+
+def destroyed_before_its_memory() -> str:
+    desc = ffi.new("ze_context_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_CONTEXT_DESC})
+    other, out = ffi.new("uintptr_t*"), ffi.new("uintptr_t*")
+    lib.zeContextCreate(DEVICE.driver.handle, desc, other)
+    host = ffi.new("ze_host_mem_alloc_desc_t*", {"stype": lib.ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC})
+    assert lib.zeMemAllocHost(other[0], host, 4096, 0, out) == 0
+    return name(lib.zeContextDestroy(other[0]))
 
 
 def ipc(kind: str) -> str:
@@ -218,6 +240,7 @@ ROWS = {
         (answer := exported(allocate("device")[1]))[0],
         os.lseek(answer[1], 0, os.SEEK_END) if answer[1] >= 0 else 0,
     ],
+    "unknown query": unknown_query,
     "unknown link, host": lambda: allocate("host", chained(0x999))[0],
     "unknown link, device": lambda: allocate("device", chained(0x999))[0],
     "unknown link, shared": lambda: allocate("shared", chained(0x999))[0],
@@ -237,12 +260,15 @@ ROWS = {
     "free, blocking": lambda: freed_by(lib.ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_BLOCKING_FREE),
     "free, deferred": lambda: freed_by(lib.ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE),
     "ipc of host": lambda: ipc("host"),
+    "ipc of device": lambda: ipc("device"),
     "ipc of shared": lambda: ipc("shared"),
     "access to itself": can_access_itself,
     "residency of a foreign address": lambda: name(
         lib.zeContextMakeMemoryResident(HERE, DEVICE.handle, lib.address(ffi.new("char[8]")), 8)
     ),
     "system barrier": lambda: name(lib.zeContextSystemBarrier(HERE, DEVICE.handle)),
+    "system barrier of no device": lambda: None if wraps_handles() else name(lib.zeContextSystemBarrier(HERE, 0)),
+    "context destroyed before its memory": destroyed_before_its_memory,
     "context status": lambda: name(lib.zeContextGetStatus(HERE)),
     "device status": lambda: name(lib.zeDeviceGetStatus(DEVICE.handle)),
 }

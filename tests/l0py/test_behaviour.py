@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from other_loaders import has_layer
 
 RELEASES = ("npu", "22.43", "26.13", "26.14")
 FDS = [["dma_buf"], ["dma_buf"]]
@@ -41,6 +42,7 @@ TABLE: dict[str, tuple[Any, Any, Any, Any]] = {
     "export of another kind": ([OK, False], [ENUM, False], [OK, True], [OK, True]),
     "two exports": ("new, open after the free", "new, open after the free", KEPT, KEPT),
     "export that was not asked for": (["NOT_AVAILABLE", 0], [OK, 4096], [OK, 2 << 20], [OK, 2 << 20]),
+    "unknown query": (OK, NO_ENUM, NO_ENUM, NO_ENUM),
     "unknown link, host": (OK, OK, ENUM, ENUM),
     "unknown link, device": (OK, ENUM, ENUM, ENUM),
     "unknown link, shared": (OK, OK, ENUM, ENUM),
@@ -80,13 +82,20 @@ TABLE: dict[str, tuple[Any, Any, Any, Any]] = {
     "free, blocking": (FEATURE, OK, OK, OK),
     "free, deferred": (FEATURE, FEATURE, OK, OK),
     "ipc of host": (FEATURE, OK, OK, OK),
+    "ipc of device": (FEATURE, OK, OK, OK),
     "ipc of shared": (FEATURE, OK, FEATURE, FEATURE),
     "access to itself": ([FEATURE, 7], [OK, 1], [OK, 1], [OK, 1]),
     "residency of a foreign address": (FEATURE, ARGUMENT, ARGUMENT, ARGUMENT),
     "system barrier": (FEATURE, FEATURE, OK, OK),
+    "system barrier of no device": (FEATURE, FEATURE, ARGUMENT, ARGUMENT),
+    "context destroyed before its memory": (OK, OK, OK, OK),
     "context status": (OK, OK, OK, OK),
     "device status": (OK, FEATURE, OK, OK),
 }
+
+
+#: Rows that a validation layer answers before the driver is asked.
+CHECKED = ("unknown query", "size 0", "alignment 3")
 
 
 @pytest.fixture(scope="session")
@@ -94,11 +103,14 @@ def answers() -> Any:
     """By release: what the driver answered, each asked once in a process of its own."""
 
     @cache
-    def ask(release: str) -> dict[str, Any]:
+    def run(release: str) -> subprocess.CompletedProcess[str]:
         script = Path(__file__).with_name("driver_behaviour.py")
         environment = {**os.environ, "L0PY_SOFTDRIVER": "npu" if release == "npu" else "gpu"}
         command = [sys.executable, str(script), release]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def ask(release: str) -> dict[str, Any]:
+        done = run(release)
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
@@ -108,7 +120,12 @@ def answers() -> Any:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("row", TABLE)
 def test_row(row: str, release: str, answers: Any) -> None:
-    assert answers(release)[row] == TABLE[row][RELEASES.index(release)]
+    if row in CHECKED and has_layer("ZE_ENABLE_PARAMETER_VALIDATION"):
+        pytest.skip("this loader's validation layer answers first")
+    answer = answers(release)[row]
+    if answer is None:
+        pytest.skip("a loader that wraps handles may look into null ones")
+    assert answer == TABLE[row][RELEASES.index(release)]
 
 
 def test_every_row_is_asked(answers: Any) -> None:

@@ -67,12 +67,24 @@ def test_sizes_that_cannot_be(
 def test_a_driver_that_forgets_the_alignment(
     context: l0py.Context, monkeypatch: pytest.MonkeyPatch, no_leaks: None
 ) -> None:
-    def forgetful(box: Any, desc: Any, size: int, _alignment: int) -> Any:
-        return c.l0_alloc_host(box, desc, size, 0)
+    def forgetful(box: Any, parent: Any, desc: Any, size: int, _alignment: int) -> None:
+        c.l0_alloc_host(box, parent, desc, size, 0)
 
     monkeypatch.setattr(l0py.context, "_alloc_host", forgetful)
     with pytest.raises(l0py.NotSupported, match="not aligned"):
         context.alloc_host(4096, alignment=1 << 40)
+
+
+def test_an_interrupt_right_after_the_allocation_loses_nothing(
+    context: l0py.Context, monkeypatch: pytest.MonkeyPatch, no_leaks: None
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        c.l0_alloc_host(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(l0py.context, "_alloc_host", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        context.alloc_host(4096)
 
 
 def test_flags_are_strings(context: l0py.Context) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from through_device import first_byte
 
 import l0py
 from l0py import dmabuf, external, imports, lib, softdriver
@@ -159,18 +160,12 @@ def test_every_kind_that_is_offered(no_leaks: None, imitated: Imitated) -> None:
             assert fd.identity == same.identity == again.identity
             assert imported.exportable == imported.origin == kind
             memory.fill(3)
-            assert seen_by(imported) == 3
+            assert first_byte(imported) == 3
     for kind in set(external.FD_KINDS) - offered.exports:
         with pytest.raises(l0py.NotSupported, match=f"cannot export memory as {kind}: it offers dma_buf"):
             context.alloc_device(PAGE, exportable=kind)
         with dmabuf.Fd(a_page()) as fd, pytest.raises(l0py.NotSupported, match=f"cannot import memory from {kind}"):
             context.import_fd(fd, type=kind)
-
-
-def seen_by(memory: l0py.Memory) -> int:
-    got = bytearray(memory.size)
-    memory.copy_to(got)
-    return got[0]
 
 
 def test_an_export_outlives_its_memory(no_leaks: None, imitated: Imitated) -> None:
@@ -181,7 +176,7 @@ def test_an_export_outlives_its_memory(no_leaks: None, imitated: Imitated) -> No
     with first, second, imitated.context.import_fd(first, kind="device") as again:
         assert first.fileno() != second.fileno()
         assert first.identity == second.identity
-        assert seen_by(again) == 5
+        assert first_byte(again) == 5
 
 
 def test_descriptors_are_neither_left_open_nor_closed_twice(no_leaks: None, imitated: Imitated) -> None:
@@ -223,6 +218,24 @@ def test_descriptors_are_neither_left_open_nor_closed_twice(no_leaks: None, imit
     for thread in watching:
         thread.join()
     assert not failures
+
+
+def test_what_is_lent_is_not_among_many_open_descriptors() -> None:
+    """The driver closes it, and another thread gets a descriptor of the same buffer: that one stays open."""
+    others: list[dmabuf.Fd] = []
+
+    def imported(lent: int) -> Any:
+        os.close(lent)
+        others.extend(dmabuf.Fd.duplicate(buffer) for _ in range(10))
+        return ffi.new("l0_box*")
+
+    with ExitStack() as opened, dmabuf.memfd(PAGE) as buffer:
+        for _ in range(900):
+            opened.enter_context(dmabuf.Fd.duplicate(buffer))
+        external.lend(buffer.fileno(), None, imported)
+        for fd in others:
+            assert fd.identity == buffer.identity
+            fd.close()
 
 
 @pytest.mark.parametrize("function", ["zeMemAllocDevice", "zeMemGetAddressRange", "zeMemGetAllocProperties"])

@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import pytest
+from other_loaders import need, need_physical_memory
 
 import l0py
 from l0py import handles, softdriver
@@ -31,6 +32,8 @@ ON_GPU: dict[str, Any] = {
 @pytest.fixture(params=["Driver", "Device", "Context", "Memory", *ON_GPU])
 def public(request: pytest.FixtureRequest, context: l0py.Context, device: l0py.Device, gpu: l0py.Device) -> Any:
     if request.param in ON_GPU:
+        if request.param != "Image":
+            need_physical_memory()
         with l0py.Context(gpu) as other, ON_GPU[request.param](other) as made:
             yield made
         return
@@ -141,6 +144,22 @@ def test_views_keep_the_memory_that_nobody_else_holds(context: l0py.Context) -> 
     del array
     gc.collect()
     assert blocks() == before
+
+
+def test_an_interrupt_right_after_the_call_loses_nothing(
+    no_leaks: None, gpu: l0py.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object, **_keywords: object) -> None:
+        raise KeyboardInterrupt
+
+    need_physical_memory()
+    with l0py.Context(gpu) as context:
+        for make in ON_GPU.values():
+            make(context).close()
+            with monkeypatch.context() as patch:
+                patch.setattr(handles, "check", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    make(context)
 
 
 def test_many_threads_close_one_memory_once(context: l0py.Context, no_leaks: None) -> None:
@@ -278,6 +297,8 @@ assert softdriver.record()["calls"]["zeMemFree"]["count"] == 1
 
 
 def test_a_child_of_a_fork_releases_nothing_of_the_gpu(python: Any) -> None:
+    need_physical_memory()
+    need("zeMemPutIpcHandle")
     script = """
 import gc, os
 import l0py

@@ -105,6 +105,7 @@ def test_what_is_no_buffer(context: l0py.Context, what: str, no_leaks: None) -> 
             context.import_dma_buf(reader)
         assert isinstance(caught.value, OSError)
         assert caught.value.errno == (errno.EBADF if what == "closed" else errno.EINVAL)
+        assert caught.value.strerror == str(caught.value)
         assert str(reader) in str(caught.value)
     finally:
         for one in keep:
@@ -366,6 +367,9 @@ def test_windows_handles_are_given_in_one_way(context: l0py.Context, no_leaks: N
         lambda: context.import_win32(None, 4096),
         lambda: context.import_win32(0x44, 4096, name="both"),
         lambda: context.import_win32(None, 4096, name="named", type="opaque_win32_kmt"),
+        lambda: context.import_win32(None, 4096, name=""),
+        lambda: context.import_win32(None, 4096, name="cut\0off"),
+        lambda: context.import_win32(wintypes.HANDLE(), 4096),
         lambda: context.import_win32(0, 4096),
         lambda: context.import_win32(-1, 4096),
         lambda: context.import_win32(1 << 64, 4096),

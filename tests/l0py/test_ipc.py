@@ -9,9 +9,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from other_loaders import need
+from through_device import first_byte
 
 import l0py
-from l0py import dmabuf, lib, softdriver
+from l0py import dmabuf, external, lib, softdriver
 from l0py._ffi import ffi
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RELEASES = ["22.43", "26.13", "26.14"]
+CONVERSIONS = ("zeMemGetFileDescriptorFromIpcHandleExp", "zeMemGetIpcHandleFromFileDescriptorExp")
 
 
 @pytest.fixture(params=["26.14"])
@@ -31,12 +34,6 @@ def on_gpu(request: pytest.FixtureRequest, no_leaks: None, gpu: l0py.Device) -> 
 
 
 every_release = pytest.mark.parametrize("on_gpu", RELEASES, indirect=True)
-
-
-def first_byte(memory: l0py.Memory) -> int:
-    got = bytearray(1)
-    memory.copy_to(got)
-    return got[0]
 
 
 @every_release
@@ -61,6 +58,7 @@ def test_host_memory_is_shared_too(on_gpu: l0py.Context) -> None:
 
 
 def test_what_is_opened_is_closed_not_freed(on_gpu: l0py.Context) -> None:
+    need("zeMemPutIpcHandle")
     softdriver.reset_record(driver="gpu")
     softdriver.record_calls(driver="gpu")
     try:
@@ -144,8 +142,22 @@ def test_a_failing_get_leaves_nothing(on_gpu: l0py.Context) -> None:
         memory.ipc_handle()
 
 
+def test_an_interrupt_right_after_the_call_loses_nothing(on_gpu: l0py.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_keywords: object) -> None:
+        raise KeyboardInterrupt
+
+    with on_gpu.alloc_device(4096) as memory, memory.ipc_handle() as handle, monkeypatch.context() as patch:
+        patch.setattr("l0py.ipc.check", interrupted)
+        patch.setattr("l0py.handles.check", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            memory.ipc_handle()
+        with pytest.raises(KeyboardInterrupt):
+            on_gpu.open_ipc(handle)
+
+
 def test_a_handle_as_a_descriptor(on_gpu: l0py.Context) -> None:
     """This driver converts only descriptors that it gave out itself: the error says so, and nothing is left behind."""
+    need(*CONVERSIONS)
     with on_gpu.alloc_device(4096, exportable=True) as memory, memory.ipc_handle() as handle, handle.to_fd() as fd:
         assert fd.size == 4096
         with memory.export() as exported:
@@ -169,11 +181,25 @@ def test_a_handle_as_a_descriptor(on_gpu: l0py.Context) -> None:
 @pytest.mark.parametrize("on_gpu", ["26.14"], indirect=True)
 def test_a_descriptor_that_the_driver_does_convert(on_gpu: l0py.Context) -> None:
     """The two functions of the raw layer, in the process that has the memory."""
+    need(*CONVERSIONS)
     with on_gpu.alloc_device(4096) as memory, memory.ipc_handle() as handle:
         data, number = ffi.new("ze_ipc_mem_handle_t*", {"data": bytes(handle)}), ffi.new("uint64_t*")
         assert lib.zeMemGetFileDescriptorFromIpcHandleExp(on_gpu.handle, data[0], number) == 0
         assert lib.zeMemGetIpcHandleFromFileDescriptorExp(on_gpu.handle, number[0], data) == 0
         assert bytes(ffi.buffer(data)) == bytes(handle)
+
+
+@pytest.mark.parametrize("on_gpu", ["22.43"], indirect=True)
+@pytest.mark.parametrize("process", [1, 2, 256, 512, 1 << 17])
+def test_a_process_is_not_taken_for_a_type_of_memory(
+    on_gpu: l0py.Context, monkeypatch: pytest.MonkeyPatch, process: int
+) -> None:
+    """Old drivers' handles name no process: the first one of a container is number 1, as host memory's type is."""
+    for allocate in (on_gpu.alloc_host, on_gpu.alloc_device):
+        with allocate(4096) as memory, memory.ipc_handle() as handle, monkeypatch.context() as here:
+            here.setattr(os, "getpid", lambda: process)
+            number = external.ipc_descriptor(on_gpu.driver, bytes(handle))
+            assert number == int.from_bytes(bytes(handle)[:4], sys.byteorder)
 
 
 @pytest.mark.parametrize("on_gpu", ["22.43"], indirect=True)
@@ -303,6 +329,7 @@ def test_what_is_opened_outlives_the_process_that_shared_it(on_gpu: l0py.Context
 
 
 def test_a_pickle_that_no_process_takes_leaves_nothing(on_gpu: l0py.Context) -> None:
+    need(*CONVERSIONS)  # without them a handle is pickled by its bytes alone
     with on_gpu.alloc_device(4096) as memory, memory.ipc_handle() as handle, pytest.raises(TypeError, match="pickle"):
         pickle.dumps(handle)
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,7 @@ def test_info_without_a_driver_tells_what_there_is() -> None:
     assert told["drivers"] == []
     assert told["loader"]["path"]
     assert "L0PY_SOFTDRIVER=1" in told["error"]
+    assert "zeInit was not called" not in told["error"]
 
 
 def test_doctor() -> None:
@@ -75,6 +78,32 @@ def test_doctor() -> None:
     blind = run("doctor", L0PY_LOADER="/nonexistent")
     assert blind.returncode == 1
     assert "FAIL  no loader: L0PY_LOADER=/nonexistent" in blind.stdout
+    assert "correct L0PY_LOADER, or unset it" in blind.stdout
+    assert "FAIL  NPU: none: first see to the loader" in blind.stdout
+    assert "L0PY_SOFTDRIVER=npu,gpu stands in for one" in run("doctor", L0PY_SOFTDRIVER="gpu").stdout
+
+
+def test_doctor_looks_for_the_reason_why_there_is_no_npu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("L0PY_SOFTDRIVER", "0")
+    monkeypatch.setattr(diagnostics, "_names", lambda told, kind: "")
+    monkeypatch.setattr(loader, "driver_problem", lambda path: "it is not there")
+    (advice,) = [advice for _, found, advice in diagnostics.doctor() if found == "NPU: none"]
+    assert ("there is no /dev/accel/accel*" in advice) == (not any(Path("/dev/accel").glob("accel*")))
+    assert "neither libze_intel_npu.so.1 nor libze_intel_vpu.so.1 can be opened" in advice
+    monkeypatch.setattr(loader, "driver_problem", lambda path: "" if "npu" in path else "it is not there")
+    assert not any("libze_intel" in advice for _, _, advice in diagnostics.doctor())
+
+
+def test_a_release_that_nobody_imitates() -> None:
+    wrong = run("info", L0PY_SOFTDRIVER="npu,gpu", L0PY_SOFTGPU_RELEASE="1.2")
+    assert wrong.returncode == 1
+    assert "L0PY_SOFTGPU_RELEASE=1.2 in the environment means nothing" in wrong.stderr
+    assert "  L0PY_SOFTGPU_RELEASE=1.2\n" in wrong.stdout
+    releases = re.findall(r"\d+\.\d+(?=,)", wrong.stderr)
+    assert releases == ["22.43", "26.13", "26.14"]
+    for release in (*releases, ""):
+        assert run("info", L0PY_SOFTDRIVER="npu,gpu", L0PY_SOFTGPU_RELEASE=release).returncode == 0
+    assert run("info", L0PY_SOFTDRIVER="1", L0PY_SOFTGPU_RELEASE="1.2").returncode == 0  # that driver is not there
 
 
 def test_doctor_knows_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: pytest.TempPathFactory) -> None:
@@ -120,6 +149,10 @@ def test_wrong_command_lines() -> None:
     assert run("softdriver").returncode == 2
     assert run().returncode == 2
     assert run("info", "--", "ls").returncode == 2
+    assert "unrecognized arguments: ls" in run("info", "ls").stderr
+    forgotten = run("softdriver", "--drivers", "npu,gpu", "python", "x.py")
+    assert forgotten.returncode == 2
+    assert "comes after --: softdriver ... -- python x.py" in forgotten.stderr
     missing = run("softdriver", "--", "/nonexistent/command")
     assert missing.returncode == 127
     assert "/nonexistent/command" in missing.stderr

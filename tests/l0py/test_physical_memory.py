@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from other_loaders import need, need_physical_memory
+from through_device import first_byte
 
 import l0py
 from l0py import external, softdriver
@@ -17,14 +19,9 @@ PAGE = 65536
 
 @pytest.fixture
 def on_gpu(no_leaks: None, gpu: l0py.Device) -> Iterator[l0py.Context]:
+    need_physical_memory()
     with l0py.Context(gpu) as context:
         yield context
-
-
-def first_byte(memory: l0py.Memory) -> int:
-    got = bytearray(1)
-    memory.copy_to(got)
-    return got[0]
 
 
 def test_pages_have_a_size(on_gpu: l0py.Context) -> None:
@@ -96,6 +93,7 @@ def test_the_driver_sees_the_right_order(on_gpu: l0py.Context, order: tuple[int,
 
 @pytest.mark.parametrize("kind", external.FD_KINDS)
 def test_physical_memory_is_exported_and_imported(on_gpu: l0py.Context, gpu: l0py.Device, kind: str) -> None:
+    need("zePhysicalMemGetProperties")
     with (
         on_gpu.create_physical(PAGE, exportable=kind) as physical,
         physical.export() as fd,
@@ -125,6 +123,7 @@ def test_a_dma_buf_becomes_physical_memory(on_gpu: l0py.Context, gpu: l0py.Devic
 
 @pytest.mark.parametrize("release", ["26.13", "26.14"])
 def test_imports_leave_no_descriptor(on_gpu: l0py.Context, release: str) -> None:
+    need("zePhysicalMemGetProperties")
     try:
         softdriver.imitate(release)
         with on_gpu.create_physical(PAGE, exportable=True) as physical, physical.export() as fd:
@@ -148,6 +147,12 @@ def test_access(on_gpu: l0py.Context) -> None:
                 memory.fill(1)
             addresses.set_access("read_write")
             assert addresses.access(size=PAGE)[0] == "read_write"
+        with addresses.map(physical, access="none") as memory:
+            memory.view()[0] = 1  # access is the device's
+            for use in (lambda: memory.fill(2), lambda: memory.copy_to(on_gpu.alloc_host(PAGE))):
+                with pytest.raises(l0py.InvalidArgument):
+                    use()
+            assert memory.view()[0] == 1
         for wrong in ("all", "READ", ""):
             with pytest.raises(l0py.InvalidArgument, match="is none of 'none', 'read_write', 'read_only'"):
                 addresses.set_access(wrong)
@@ -214,6 +219,7 @@ def test_closed_ones(on_gpu: l0py.Context) -> None:
 
 
 def test_npu_drivers_have_none(context: l0py.Context, memfd: int, no_leaks: None) -> None:
+    need_physical_memory()
     with pytest.raises(l0py.NotSupported, match="zeVirtualMemQueryPageSize"):
         context.create_physical(4096)
     with pytest.raises(l0py.NotSupported, match="zeVirtualMemQueryPageSize"):

@@ -126,6 +126,11 @@ TEST(copies_of_regions) {
   CHECK_RESULT(copy(list, to, &larger, 8, 0, from.data(), &source, 4, 0, nullptr, 0, nullptr), ERROR_INVALID_ARGUMENT);
   const ze_copy_region_t below{0, 8, 0, 2, 2, 0};
   CHECK_RESULT(copy(list, to, &below, 8, 0, from.data(), &source, 4, 0, nullptr, 0, nullptr), ERROR_UNINITIALIZED);
+  // As many bytes as a size_t cannot count: one would be left.
+  const ze_copy_region_t endless{0, 0, 0, 2, 4, UINT32_MAX};
+  CHECK_RESULT(copy(list, to, &endless, UINT32_MAX, UINT32_MAX, from.data(), &endless, UINT32_MAX, UINT32_MAX, nullptr,
+                    0, nullptr),
+               ERROR_INVALID_ARGUMENT);
   const size_t size = 64;
   const void* range = to;
   OK(l0.ze_command_list.pfnAppendMemoryRangesBarrier(list, 1, &size, &range, nullptr, 0, nullptr));

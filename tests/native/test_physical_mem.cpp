@@ -121,8 +121,10 @@ TEST(commands_on_mapped_memory) {
   CHECK(byte == 9);
   set(ZE_MEMORY_ACCESS_ATTRIBUTE_NONE);
   CHECK_RESULT(l0.ze_command_list.pfnAppendMemoryCopy(list, &byte, at, 1, nullptr, 0, nullptr), ERROR_INVALID_ARGUMENT);
+  at[0] = 1;  // that was the device's access
   set(ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE);
-  at[0] = 1;
+  OK(l0.ze_command_list.pfnAppendMemoryCopy(list, &byte, at, 1, nullptr, 0, nullptr));
+  CHECK(byte == 1);
   CHECK_RESULT(l0.ze_virtual_mem.pfnSetAccessAttribute(context, at, page, ZE_MEMORY_ACCESS_ATTRIBUTE_FORCE_UINT32),
                ERROR_INVALID_ENUMERATION);
   destroy(list);

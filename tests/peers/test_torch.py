@@ -8,14 +8,15 @@ import pytest
 from npu_helpers import nothing_leaks
 from peer_helpers import COUNT, PAGE, SIZE, import_pages
 
+import l0py
+from l0py import interop
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `peers`)")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from peer_helpers import Exchange
-
-    import l0py
 
 
 def tensor_of_pages() -> Any:
@@ -77,6 +78,17 @@ def test_a_layer_writes_what_the_npu_reads(exchange: Exchange, context: l0py.Con
         npu.remote_tensor(memory, [COUNT], "f32", offset=begin + SIZE) as y,
     ):
         exchange(x, y, write, lambda: relu(values[1]))
+
+
+def test_a_lazily_negated_tensor_is_not_taken_for_its_bytes(context: l0py.Context) -> None:
+    pages = tensor_of_pages().view(torch.complex64)
+    pages[:] = 1 + 2j
+    negated = pages.conj().imag
+    assert negated.is_neg()
+    with pytest.raises(l0py.NotSupported, match="resolve_neg"):
+        interop.describe(negated)
+    with interop.describe(negated.resolve_neg()) as found:
+        assert found.format == "<f4"
 
 
 def test_memory_outlives_what_made_it(context: l0py.Context) -> None:

@@ -244,9 +244,9 @@ ze_result_t ask_each(const DriverCall& call) noexcept {
   return answer.result();
 }
 
-void forget_driver() noexcept {
+void forget_drivers() noexcept {
   state = State::gone;
   store(Tables{});
 }
 
-bool driver_is_gone() noexcept { return state == State::gone; }
+bool drivers_are_gone() noexcept { return state == State::gone; }

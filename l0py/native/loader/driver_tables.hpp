@@ -36,6 +36,6 @@ ze_result_t initialize(uint32_t wanted, const DriverCall& init) noexcept;
 // Calls each driver that has accepted an init. Succeeds when one does; else the first telling reason.
 ze_result_t ask_each(const DriverCall& call) noexcept;
 
-// The driver goes away: from now on every call is answered here.
-void forget_driver() noexcept;
-bool driver_is_gone() noexcept;
+// The drivers go away: from now on every call is answered here.
+void forget_drivers() noexcept;
+bool drivers_are_gone() noexcept;

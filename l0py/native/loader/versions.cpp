@@ -28,7 +28,7 @@ ZE_APIEXPORT ze_result_t ZE_APICALL zelLoaderGetVersions(size_t* num_elems, zel_
   return ZE_RESULT_SUCCESS;
 }
 
-// One driver and no layers: every handle is the driver's own.
+// Nothing is wrapped: every handle is its driver's own.
 ZE_APIEXPORT ze_result_t ZE_APICALL zelLoaderTranslateHandle(zel_handle_type_t handleType, void* handleIn,
                                                              void** handleOut) {
   if (handleOut == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
@@ -38,13 +38,13 @@ ZE_APIEXPORT ze_result_t ZE_APICALL zelLoaderTranslateHandle(zel_handle_type_t h
   return ZE_RESULT_SUCCESS;
 }
 
-// Drivers call this when they are about to be unloaded.
+// Drivers call this when they are about to be unloaded, which is when the process ends.
 ZE_APIEXPORT ze_result_t ZE_APICALL zelSetDriverTeardown() {
-  forget_driver();
+  forget_drivers();
   return ZE_RESULT_SUCCESS;
 }
 
-ZE_APIEXPORT bool ZE_APICALL zelCheckIsLoaderInTearDown() { return driver_is_gone(); }
+ZE_APIEXPORT bool ZE_APICALL zelCheckIsLoaderInTearDown() { return drivers_are_gone(); }
 
 // The loader itself stays until the process ends, so there is no context to delay and no end to call back for.
 ZE_APIEXPORT void ZE_APICALL zelSetDelayLoaderContextTeardown() {}

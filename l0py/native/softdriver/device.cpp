@@ -9,6 +9,11 @@
 #include "text.hpp"
 
 namespace softdriver {
+namespace {
+
+constexpr uint32_t intel_vendor_id = 0x8086;
+
+}  // namespace
 
 uint64_t device_memory_size() noexcept {
   static const uint64_t bytes = physical_memory() / page_size * page_size;
@@ -18,6 +23,27 @@ uint64_t device_memory_size() noexcept {
 uint64_t device_ticks() noexcept {
   using namespace std::chrono;
   return static_cast<uint64_t>(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count());
+}
+
+void tell_device(ze_device_properties_t* properties, ze_device_properties_t own, const ze_device_luid_ext_t& luid) {
+  auto& out = require(properties, "pDeviceProperties");
+  // The timer's unit hangs on which of the two the caller knows: nanoseconds per tick, or ticks per second.
+  const bool ticks = out.stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
+  if (!ticks) {
+    require_stype(out.stype, ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, "pDeviceProperties");
+  }
+  own.vendorId = intel_vendor_id;
+  own.flags = ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
+  own.maxMemAllocSize = max_allocation_size();
+  own.timerResolution = ticks ? device_ticks_per_second : 1'000'000'000 / device_ticks_per_second;
+  own.timestampValidBits = 64;
+  own.kernelTimestampValidBits = 64;
+  fill(out, own);
+  if (auto* told =
+          find_next<ze_device_luid_ext_properties_t>(out.pNext, ZE_STRUCTURE_TYPE_DEVICE_LUID_EXT_PROPERTIES)) {
+    told->luid = luid;
+    told->nodeMask = 1;
+  }
 }
 
 ze_result_t api::zeDeviceGet(ze_driver_handle_t hDriver, uint32_t* pCount, ze_device_handle_t* phDevices) {
@@ -64,6 +90,22 @@ ze_result_t api::zeDeviceGetMemoryProperties(ze_device_handle_t hDevice, uint32_
     copy_text(values.name, "DDR");
     fill(properties, values);
   }
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t api::zeDeviceGetModuleProperties(ze_device_handle_t hDevice,
+                                             ze_device_module_properties_t* pModuleProperties) {
+  find<Device>(hDevice);
+  auto& properties = checked(pModuleProperties, ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES, "pModuleProperties");
+  fill(properties, {});  // no modules
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t api::zeDeviceGetP2PProperties(ze_device_handle_t hDevice, ze_device_handle_t hPeerDevice,
+                                          ze_device_p2p_properties_t* pP2PProperties) {
+  find<Device>(hDevice);
+  find<Device>(hPeerDevice);
+  checked(pP2PProperties, ZE_STRUCTURE_TYPE_DEVICE_P2P_PROPERTIES, "pP2PProperties").flags = 0;
   return ZE_RESULT_SUCCESS;
 }
 

@@ -35,4 +35,7 @@ inline constexpr uint32_t memory_count = 1;
 uint64_t device_ticks() noexcept;
 inline constexpr uint64_t device_ticks_per_second = 1'000'000'000;
 
+// Fills in a device's properties: what each has of its `own`, and what all have.
+void tell_device(ze_device_properties_t* properties, ze_device_properties_t own, const ze_device_luid_ext_t& luid);
+
 }  // namespace softdriver

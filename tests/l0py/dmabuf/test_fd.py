@@ -54,6 +54,9 @@ def test_an_owned_descriptor(memfd: int) -> None:
         assert repr(fd) == f"<l0py.dmabuf.Fd {fd.fileno()}, 8192 bytes>"
     assert fd.closed
     assert repr(fd) == "<l0py.dmabuf.Fd (closed)>"
+    reads, writes = map(dmabuf.Fd, os.pipe())
+    with reads, writes:
+        assert repr(reads) == f"<l0py.dmabuf.Fd {reads.fileno()}, other, no bytes>"
     fd.close()
     uses = (
         fd.fileno,

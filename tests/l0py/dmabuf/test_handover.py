@@ -186,13 +186,14 @@ def lies(memfd: int) -> Iterator[tuple[bytes, int, str]]:
     yield header() + record(6, *true[1:]), 1, "calls it kind 6"
     yield header(2) + record(*true) * 2, 1, "1 descriptors arrived, their sender announced 2"
     yield header(1) + record(*true), 2, "2 descriptors arrived, their sender announced 1"
+    yield header(1) + record(*true), 3, "descriptors arrived, their sender announced 1"  # not all of them have room
     yield header(0), 1, "1 descriptors arrived, their sender announced 0"
     yield header(version=2) + record(*true), 1, "version 2 of the header, this l0py reads 1"
     yield header(count=9) + record(*true) * 9, 9, "more arrived"
     yield header(length=5000) + record(*true) + bytes(5000), 1, "more arrived"
 
 
-@pytest.mark.parametrize("case", range(11))
+@pytest.mark.parametrize("case", range(12))
 def test_a_sender_that_lies(memfd: int, pair: Pair, case: int) -> None:
     here, there = pair
     message, count, text = list(lies(memfd))[case]
@@ -268,9 +269,11 @@ def test_what_cannot_be_sent(memfd: int, pair: Pair) -> None:
         closed.close()
         with pytest.raises(ValueError, match="closed"):
             dmabuf.send(here, closed, b"a", raw=raw)
-        for wrong in (1 << 20, -1, [memfd, -1]):
-            with pytest.raises(OSError, match="Bad file descriptor"):
+        for wrong, number in ((1 << 20, 1 << 20), (-1, -1), ([memfd, -1], -1)):
+            with pytest.raises(OSError, match=f"Bad file descriptor: {number}$"):
                 dmabuf.send(here, wrong, b"a", raw=raw)
+        with pytest.raises(TypeError, match="message must be bytes"):
+            dmabuf.send(here, memfd, "text", raw=raw)  # type: ignore[arg-type]
         for nothing in ("3", None, [None]):
             with pytest.raises(TypeError):
                 dmabuf.send(here, nothing, b"a", raw=raw)  # type: ignore[arg-type]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import resource_sharer
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -163,3 +165,11 @@ with dmabuf.memfd(4096) as fd:
 """
     done = python(script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "refused\n", "")
+
+
+def test_another_thread_may_just_be_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    unfinished = ModuleType("multiprocessing.reduction")
+    monkeypatch.setitem(sys.modules, "multiprocessing.reduction", unfinished)
+    monkeypatch.setattr("l0py.dmabuf.fd._introduced", set())
+    with dmabuf.memfd(4096) as fd:
+        assert fd.size == 4096

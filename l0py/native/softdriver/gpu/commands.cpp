@@ -13,6 +13,13 @@ Box find_box(const CommandList& list, void* address, const ze_copy_region_t& reg
   const size_t depth = region.depth == 0 ? 1 : region.depth;
   const bool empty = region.width == 0 || region.height == 0;
   const size_t bytes = empty ? 0 : (depth - 1) * slice + (size_t{region.height} - 1) * pitch + region.width;
+  // Each product fits, but their sum may not.
+  for (size_t reach :
+       {size_t{region.originZ} * slice, size_t{region.originY} * pitch, depth * slice, size_t{region.height} * pitch}) {
+    if (reach > SIZE_MAX / 8) {
+      throw Failure(ZE_RESULT_ERROR_INVALID_ARGUMENT, "the region is larger than any memory");
+    }
+  }
   Range range = written ? find_writable(list, address, offset + bytes, ZE_RESULT_ERROR_INVALID_ARGUMENT)
                         : find_range(list, address, offset + bytes, ZE_RESULT_ERROR_INVALID_ARGUMENT);
   return {{std::move(range.block), range.start + offset, bytes}, pitch, slice};

@@ -11,7 +11,6 @@ namespace {
 
 // Lunar Lake's GPU, as far as programs go by numbers; the name says what it really is.
 constexpr char device_name[] = "l0py software GPU";
-constexpr uint32_t intel_vendor_id = 0x8086;
 constexpr uint32_t lunar_lake_gpu_id = 0x64a0;
 constexpr ze_device_uuid_t device_uuid{
     {0x86, 0x80, 0xa0, 0x64, 0x04, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 'l', '0', 'p', 'y'}};
@@ -23,19 +22,10 @@ constexpr uint64_t cache_size = uint64_t{8} << 20;
 
 ze_result_t api::zeDeviceGetProperties(ze_device_handle_t hDevice, ze_device_properties_t* pDeviceProperties) {
   find<Device>(hDevice);
-  auto& properties = require(pDeviceProperties, "pDeviceProperties");
-  // The timer's unit hangs on which of the two the caller knows: nanoseconds per tick, or ticks per second.
-  const bool ticks = properties.stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
-  if (!ticks) {
-    require_stype(properties.stype, ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, "pDeviceProperties");
-  }
   ze_device_properties_t values{};
   values.type = ZE_DEVICE_TYPE_GPU;
-  values.vendorId = intel_vendor_id;
   values.deviceId = lunar_lake_gpu_id;
-  values.flags = ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
   values.coreClockRate = clock_megahertz;
-  values.maxMemAllocSize = max_allocation_size();
   values.maxHardwareContexts = 64 * 1024;
   values.maxCommandQueuePriority = ZE_COMMAND_QUEUE_PRIORITY_NORMAL;
   values.numThreadsPerEU = 8;
@@ -43,17 +33,9 @@ ze_result_t api::zeDeviceGetProperties(ze_device_handle_t hDevice, ze_device_pro
   values.numEUsPerSubslice = 8;
   values.numSubslicesPerSlice = 4;
   values.numSlices = 2;
-  values.timerResolution = ticks ? device_ticks_per_second : 1'000'000'000 / device_ticks_per_second;
-  values.timestampValidBits = 64;
-  values.kernelTimestampValidBits = 64;
   values.uuid = device_uuid;
   copy_text(values.name, device_name);
-  fill(properties, values);
-  if (auto* luid =
-          find_next<ze_device_luid_ext_properties_t>(properties.pNext, ZE_STRUCTURE_TYPE_DEVICE_LUID_EXT_PROPERTIES)) {
-    luid->luid = device_luid;
-    luid->nodeMask = 1;
-  }
+  tell_device(pDeviceProperties, values, device_luid);
   return ZE_RESULT_SUCCESS;
 }
 
@@ -71,14 +53,6 @@ ze_result_t api::zeDeviceGetComputeProperties(ze_device_handle_t hDevice,
   values.subGroupSizes[0] = 16;
   values.subGroupSizes[1] = 32;
   fill(properties, values);
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetModuleProperties(ze_device_handle_t hDevice,
-                                             ze_device_module_properties_t* pModuleProperties) {
-  find<Device>(hDevice);
-  auto& properties = checked(pModuleProperties, ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES, "pModuleProperties");
-  fill(properties, {});  // no modules
   return ZE_RESULT_SUCCESS;
 }
 
@@ -128,14 +102,6 @@ ze_result_t api::zeDeviceGetExternalMemoryProperties(
   properties.memoryAllocationExportTypes = types & behaviour().export_types;
   properties.imageImportTypes = types;
   properties.imageExportTypes = types & behaviour().export_types;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t api::zeDeviceGetP2PProperties(ze_device_handle_t hDevice, ze_device_handle_t hPeerDevice,
-                                          ze_device_p2p_properties_t* pP2PProperties) {
-  find<Device>(hDevice);
-  find<Device>(hPeerDevice);
-  checked(pP2PProperties, ZE_STRUCTURE_TYPE_DEVICE_P2P_PROPERTIES, "pP2PProperties").flags = 0;
   return ZE_RESULT_SUCCESS;
 }
 

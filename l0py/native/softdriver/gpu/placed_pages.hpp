@@ -5,10 +5,8 @@
 
 namespace softdriver {
 
-enum class Access : uint8_t { none, read, write };
-
 // Puts memory there; false on failure, and `system_error_text` says why.
-bool place_pages(std::byte* at, SystemHandle memory, size_t offset, size_t bytes, Access access) noexcept;
+bool place_pages(std::byte* at, SystemHandle memory, size_t offset, size_t bytes) noexcept;
 // Makes the range what it was when it was reserved.
 bool clear_pages(std::byte* at, size_t bytes) noexcept;
 // Gives a reserved range up, and all that lies in it.

@@ -4,10 +4,8 @@
 
 namespace softdriver {
 
-bool place_pages(std::byte* at, SystemHandle memory, size_t offset, size_t bytes, Access access) noexcept {
-  const int protection = access == Access::write  ? PROT_READ | PROT_WRITE
-                         : access == Access::read ? PROT_READ
-                                                  : PROT_NONE;
+bool place_pages(std::byte* at, SystemHandle memory, size_t offset, size_t bytes) noexcept {
+  constexpr int protection = PROT_READ | PROT_WRITE;
   return mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED, memory, static_cast<off_t>(offset)) != MAP_FAILED;
 }
 

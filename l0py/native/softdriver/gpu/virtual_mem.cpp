@@ -39,12 +39,10 @@ Reservations& all_reservations() {
 
 [[noreturn]] void refuse(ze_result_t result, const char* text) { throw Failure(result, text); }
 
-Access access_of(ze_memory_access_attribute_t attribute) {
-  switch (attribute) {
-    case ZE_MEMORY_ACCESS_ATTRIBUTE_NONE: return Access::none;
-    case ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE: return Access::write;
-    case ZE_MEMORY_ACCESS_ATTRIBUTE_READONLY: return Access::read;
-    default: refuse(ZE_RESULT_ERROR_INVALID_ENUMERATION, "access is unknown");
+void require_access(ze_memory_access_attribute_t access) {
+  if (access != ZE_MEMORY_ACCESS_ATTRIBUTE_NONE && access != ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE &&
+      access != ZE_MEMORY_ACCESS_ATTRIBUTE_READONLY) {
+    refuse(ZE_RESULT_ERROR_INVALID_ENUMERATION, "access is unknown");
   }
 }
 
@@ -82,20 +80,26 @@ void check_pages(uintptr_t first, size_t size) {
   }
 }
 
-// Puts a mapping's memory to its addresses and makes the context know it.
-void place(Context& context, uintptr_t first, const Mapping& mapping, ze_memory_access_attribute_t attribute) {
-  const Access access = access_of(attribute);
+// Makes the context know a mapping. Access is the device's: the host's pages stay what they are.
+void introduce(Context& context, uintptr_t first, const Mapping& mapping, ze_memory_access_attribute_t access) {
   auto block = std::make_shared<Allocation>(Origin::mapping);
   block->base = reinterpret_cast<std::byte*>(first);
   block->size = mapping.size;
   block->type = mapping.physical->block->type;
-  block->read_only = access != Access::write;
-  block->no_access = access == Access::none;
+  block->read_only = access != ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE;
+  block->no_access = access == ZE_MEMORY_ACCESS_ATTRIBUTE_NONE;
   block->owner = mapping.physical;
-  if (!place_pages(block->base, mapping.physical->block->descriptor.get(), mapping.offset, mapping.size, access)) {
+  add_block(context, std::move(block));
+}
+
+// Puts a mapping's memory to its addresses, after what is the easier to undo.
+void place(Context& context, uintptr_t first, const Mapping& mapping, ze_memory_access_attribute_t access) {
+  auto* at = reinterpret_cast<std::byte*>(first);
+  introduce(context, first, mapping, access);
+  if (!place_pages(at, mapping.physical->block->descriptor.get(), mapping.offset, mapping.size)) {
+    context.allocations.take_mapping(at);
     refuse(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, "memory cannot be mapped there");
   }
-  add_block(context, std::move(block));
 }
 
 void remove(Context& context, uintptr_t first, const Mapping& mapping) {
@@ -162,6 +166,7 @@ ze_result_t api::zeVirtualMemMap(ze_context_handle_t context, const void* addres
   const auto memory = find<PhysicalMem>(physical);
   const auto first = reinterpret_cast<uintptr_t>(&require(static_cast<const std::byte*>(address), "ptr"));
   check_pages(first, size);
+  require_access(access);
   if (offset % device_page_size(offset) != 0) {
     refuse(ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT, "the offset is not a multiple of the page size");
   }
@@ -207,13 +212,13 @@ ze_result_t api::zeVirtualMemSetAccessAttribute(ze_context_handle_t context, con
                                                 ze_memory_access_attribute_t access) {
   const auto owner = find<Context>(context);
   const auto first = reinterpret_cast<uintptr_t>(&require(static_cast<const std::byte*>(address), "ptr"));
-  access_of(access);
+  require_access(access);
   std::lock_guard lock(process_lock(Lock::reservations));
   Reservation& reservation = find_reservation(first, size);
   const auto found = reservation.mappings.find(first);
   if (found != reservation.mappings.end() && reservation.access != access) {
-    remove(*owner, first, found->second);
-    place(*owner, first, found->second, access);
+    owner->allocations.take_mapping(address);
+    introduce(*owner, first, found->second, access);
   }
   reservation.access = access;
   return ZE_RESULT_SUCCESS;
