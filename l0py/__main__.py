@@ -24,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         at = given.index("--")
         given, command = given[:at], given[at + 1 :]
     parser = _parser()
-    chosen = parser.parse_args(given)
+    chosen, rest = parser.parse_known_args(given)
+    if rest:
+        forgotten = chosen.command == "softdriver" and not command and not rest[0].startswith("-")
+        way_out = f"; a command to run comes after --: softdriver ... -- {' '.join(rest)}" if forgotten else ""
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{way_out}")
     if command and chosen.command != "softdriver":
         parser.error("only softdriver runs a command")
     try:

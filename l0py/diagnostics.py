@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import __version__, loader
 from .driver import drivers
-from .errors import Error
+from .errors import Error, InvalidArgument
 from .handles import live_objects
 
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor", "info"]
 
-_VARIABLES = ("L0PY_LOADER", "L0PY_SOFTDRIVER", "LD_LIBRARY_PATH", "LD_PRELOAD")
+_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+
+#: Intel's NPU driver in user space, by its name now and before.
+_NPU_LIBRARIES = ("libze_intel_npu.so.1", "libze_intel_vpu.so.1")
 
 
 def info() -> dict[str, Any]:
@@ -74,7 +77,7 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    names = [name for name in os.environ if name.startswith(("ZE_", "ZEL_", "ZET_")) or name in _VARIABLES]
+    names = [name for name in os.environ if name.startswith(("ZE_", "ZEL_", "ZET_", "L0PY_")) or name in _VARIABLES]
     return {name: os.environ[name] for name in sorted(names)}
 
 
@@ -83,7 +86,7 @@ def doctor() -> list[tuple[bool, str, str]]:
     told = info()
     lines = [_files(), *_nodes(), _loader(told), *_alternatives(), _drivers(told)]
     npus, gpus = _names(told, "npu"), _names(told, "gpu")
-    lines.append((bool(npus), f"NPU: {npus or 'none'}", "" if npus else "L0PY_SOFTDRIVER=1 stands in for one"))
+    lines.append((bool(npus), f"NPU: {npus or 'none'}", "" if npus else _npu_advice(told)))
     if gpus:  # none is nothing wrong
         lines.append((True, f"GPU: {gpus}", ""))
     return lines
@@ -92,6 +95,35 @@ def doctor() -> list[tuple[bool, str, str]]:
 def _names(told: dict[str, Any], kind: str) -> str:
     devices = (device for driver in told["drivers"] for device in driver["devices"])
     return ", ".join(device["name"] for device in devices if device["type"] == kind)
+
+
+def _npu_advice(told: dict[str, Any]) -> str:
+    """Why there is none, by looking, and what stands in for one."""
+    wanted = _wanted()
+    if told["loader"] is None:
+        return "first see to the loader"
+    stand_in = f"L0PY_SOFTDRIVER={'npu,gpu' if 'gpu' in wanted else '1'} stands in for one"
+    causes = [] if wanted or sys.platform == "win32" else _npu_causes()
+    return "; ".join([*causes, stand_in])
+
+
+def _wanted() -> tuple[str, ...]:
+    try:
+        return loader.software_drivers_wanted() or ()
+    except InvalidArgument:
+        return ()
+
+
+def _npu_causes() -> list[str]:
+    """Of a real one. Nodes that may not be used have a line of their own."""
+    from pathlib import Path
+
+    causes = []
+    if not any(Path("/dev/accel").glob("accel*")):
+        causes.append("there is no /dev/accel/accel*: no NPU, or its kernel driver (intel_vpu) is not loaded")
+    if all(loader.driver_problem(name) for name in _NPU_LIBRARIES):
+        causes.append(f"Intel's driver is not installed: neither {' nor '.join(_NPU_LIBRARIES)} can be opened")
+    return causes
 
 
 def _files() -> tuple[bool, str, str]:
@@ -126,7 +158,8 @@ def _group(node: Path) -> str:
 def _loader(told: dict[str, Any]) -> tuple[bool, str, str]:
     bound = told["loader"]
     if bound is None:
-        return False, "no loader", str(told["error"])
+        advice = "correct L0PY_LOADER, or unset it" if os.environ.get("L0PY_LOADER") else ""
+        return False, f"no loader: {told['error']}", advice
     return True, f"{bound['source']} loader {bound['version']}: {bound['path']} ({bound['reason']})", ""
 
 
@@ -141,6 +174,8 @@ def _alternatives() -> list[tuple[bool, str, str]]:
 
 
 def _drivers(told: dict[str, Any]) -> tuple[bool, str, str]:
+    if told["loader"] is None:
+        return False, "no driver: there is no loader to find one", ""
     if not told["drivers"]:
         return False, "no driver", str(told["error"])
     kinds = (f"{d['kind']}{' (software)' if d['software'] else ''}, API {d['api']}" for d in told["drivers"])

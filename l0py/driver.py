@@ -8,7 +8,7 @@ from typing import NamedTuple
 from . import lib
 from ._ffi import ffi
 from .device import DEVICE_TYPES, Device
-from .errors import InvalidArgument, NoDevice, NoDriver, check, from_result
+from .errors import InvalidArgument, NoDevice, NoDriver, check
 from .handles import Permanent
 
 __all__ = ["Driver", "DriverProperties", "drivers", "find_device"]
@@ -151,7 +151,7 @@ def _init() -> list[int]:
     """The old way."""
     result = lib.zeInit(0)
     if result == _UNINITIALIZED:
-        raise from_result(result, "zeInit", here=_WAY_OUT)
+        raise NoDriver(f"Level Zero has no driver that starts here: {_WAY_OUT}", result=result, function="zeInit")
     check(result, "zeInit")
     count = ffi.new("uint32_t*")
     check(lib.zeDriverGet(count, ffi.NULL), "zeDriverGet")

@@ -57,7 +57,7 @@ class InvalidArgument(Error, ValueError):
 
 
 class BadDescriptor(InvalidArgument, OSError):
-    """A file descriptor that is closed, or is no memory: pass one that is. `errno` is set."""
+    """A file descriptor that is closed, or is no memory: pass one that is. `errno` and `strerror` are set."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class BadDescriptor(InvalidArgument, OSError):
         description: str = "",
     ) -> None:
         super().__init__(message, result=result, function=function, description=description)
-        self.errno = errno
+        self.errno, self.strerror = errno, message
 
 
 class Closed(Error, ValueError):

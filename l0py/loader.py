@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from . import _ffi
@@ -78,13 +79,27 @@ def software_driver_path(driver: str = "npu") -> Path:
 def add_software_drivers(*drivers: str) -> None:
     """Has loaders open software drivers: from then on, and only if nobody has initialised them yet.
 
-    They come after other drivers that `ZE_ENABLE_ALT_DRIVERS` names, and replace the system's own.
+    They come after other drivers that `ZE_ENABLE_ALT_DRIVERS` names, and replace the system's own. Raises
+    `InvalidArgument` for a release in `L0PY_SOFTGPU_RELEASE` that the GPU's does not imitate.
     """
+    if "gpu" in drivers:
+        _require_release(os.environ.get("L0PY_SOFTGPU_RELEASE", ""))
     named = [name for name in os.environ.get("ZE_ENABLE_ALT_DRIVERS", "").split(",") if name]
     for path in map(str, map(software_driver_path, drivers)):
         if path not in named:
             named.append(path)
     os.environ["ZE_ENABLE_ALT_DRIVERS"] = ",".join(named)
+
+
+@cache
+def _require_release(release: str) -> None:
+    """Asks the driver, which itself passes over a release that it does not know."""
+    library = release and lib.l0_library_open(os.fsencode(software_driver_path("gpu")), False)
+    imitate = library and lib.l0_library_symbol(library, b"l0sd_imitate")
+    if imitate and ffi.cast("int(*)(const char*)", imitate)(os.fsencode(release)) != 0:
+        raise InvalidArgument(
+            f"L0PY_SOFTGPU_RELEASE={release} in the environment means nothing: it is 22.43, 26.13, 26.14, or unset"
+        )
 
 
 def software_drivers_wanted() -> tuple[str, ...] | None:

@@ -81,6 +81,9 @@ def _variable(wanted: tuple[str, ...]) -> str:
 def imitate(release: str, *, driver: str = "gpu") -> None:
     """Behaves from now on as that release of Intel's driver does: who closes an fd, which imports are ignored, ...
 
+    Contexts that are open stay with what they found the driver to do, and no driver changes under a program: close them
+    before.
+
     The GPU's knows `"22.43"`, `"26.13"` and `"26.14"` (as it starts, unless `L0PY_SOFTGPU_RELEASE` names another one),
     the NPU's `"1.32.1"` alone. Raises `InvalidArgument`.
     """

@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from l0py.errors import Closed
@@ -20,6 +20,8 @@ from .tensor import Tensor, element_type, reason, static_shape
 from .verdict import Placed, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     import openvino as ov
 
@@ -274,16 +276,18 @@ def tensor_for(maker: Maker, port: Port, source: Any, *, allow_copy: bool, undo:
             raise CopyRequired(f"{source!r} is copied", "Give it other memory, or say allow_copy=True here, too")
         tensor = source
     else:
-        found = make_source(source)
+        with _naming(port):
+            found = make_source(source)
         _check_array(port, shape, type_, found)
-        tensor = maker.remote_tensor(
-            found,
-            shape,
-            type_,
-            route=maker.unnamed_route if port.name is None else None,
-            tensor_type="INPUT" if port.side == "input" and not found.writable else "BINDED",
-            allow_copy=allow_copy,
-        )
+        with _naming(port):
+            tensor = maker.remote_tensor(
+                found,
+                shape,
+                type_,
+                route=maker.unnamed_route if port.name is None else None,
+                tensor_type="INPUT" if port.side == "input" and not found.writable else "BINDED",
+                allow_copy=allow_copy,
+            )
         undo.callback(tensor.close)
     if tensor.remote is not None and port.name is None:
         way_out = f": make it with route={maker.unnamed_route!r}" if maker.unnamed_route else ""
@@ -293,6 +297,17 @@ def tensor_for(maker: Maker, port: Port, source: Any, *, allow_copy: bool, undo:
     if port.side == "output" and not tensor.writable:
         raise TensorMismatch(f"{port.label!r} is an output, but its memory is read-only")
     return tensor
+
+
+@contextmanager
+def _naming(port: Port) -> Iterator[None]:
+    """Errors about memory name the port that it was given for."""
+    try:
+        yield
+    except CopyRequired as error:
+        raise CopyRequired(f"{port.label!r}: {error.rule}", error.way_out) from error
+    except (ImportRefused, TensorMismatch) as error:
+        raise type(error)(f"{port.label!r}: {error}") from error
 
 
 def _static(port: Port) -> tuple[tuple[int, ...], ov.Type]:

@@ -169,10 +169,13 @@ def _as_text(findings: dict[str, Any]) -> str:
 
 
 def _describe(outcome: dict[str, Any]) -> str:
-    answer = "zero copy" if outcome["zero_copy"] else "works, not shown to be zero copy" if outcome["works"] else "NO"
-    return f"{answer}: {outcome['why']}"
+    """In short where all is well; `--json` has the reasons."""
+    if outcome["zero_copy"]:
+        return "zero copy"
+    return f"{'works, not shown to be zero copy' if outcome['works'] else 'NO'}: {outcome['why']}"
 
 
 def _describe_device(outcome: dict[str, Any]) -> str:
     note = f" ({outcome['note']})" if "note" in outcome else ""
-    return f"{'works' if outcome['works'] else 'NO'}{note}: {outcome['why']}"
+    why, _, _ = outcome["why"].partition(". ")  # what OpenVINO says of its files is for `--json`
+    return f"{'works' if outcome['works'] else 'NO'}{note}: {why}"

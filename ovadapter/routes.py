@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from contextlib import nullcontext
@@ -161,6 +162,7 @@ class Router:
         return wish.granted("SHARED_BUF", imported, imported.address)
 
     def _by_address(self, wish: Wish) -> Tensor:
+        _require_host_visible(wish.source)
         if wish.address is None or wish.address % PAGE or wish.size % PAGE:
             raise CopyRequired(
                 f"{rules.OUTSIDE}: {wish.source.description}, {wish.size} bytes from byte {wish.offset}",
@@ -185,9 +187,14 @@ class Router:
         elif source.address is None:
             raise CopyRequired(rules.IMPORT_MISSING, "Map it and give its pages as an array")
         else:
+            _require_host_visible(source)
+            odd = [name for name, value in (("address", source.address), ("size", source.size)) if value % PAGE]
+            why = f"its {' and '.join(odd)} is no multiple of {PAGE}" if odd else "it is not always there"
             raise CopyRequired(
-                f"{rules.OUTSIDE}: {source.description}",
-                "Take l0py memory (alloc_host) or an array that starts and ends on a page, or say allow_copy=True",
+                f"{rules.OUTSIDE}: {source.description}, {why}",
+                "Take l0py memory (alloc_host) or an array that starts and ends on a page; or import all pages that it "
+                "touches (Context.import_pointer) and take a tensor out of them (npu.remote_tensor with offset=); or "
+                "say allow_copy=True",
             )
         self._keepers[source.identity] = keeper
         return keeper
@@ -202,6 +209,10 @@ class Router:
                 what = f" ({Path(f'/proc/self/fd/{fd.fileno()}').readlink()})"
             except OSError:
                 what = ""
+            if not _may_be_written(fd):
+                raise ImportRefused(
+                    f"{wish.source.description}{what} is open for reading alone: open it for writing, too. {error}"
+                ) from error
             raise ImportRefused(
                 f"{error}. What is behind {wish.source.description}{what} must be a dma-buf, or for the software "
                 "driver a memfd, that may be written"
@@ -218,7 +229,8 @@ class Router:
         if any(one.overlaps(address, size) for one in self._imports):
             raise ImportRefused(
                 f"{size} bytes at {address:#x} overlap memory that is already imported: OpenVINO would put the tensor "
-                "at the start of that. Use route='keeper', or close the tensors over it"
+                "at the start of that. Import both as one and take tensors out of that (route='keeper'), or close the "
+                "tensors over it"
             )
         if wish.source.context == self._l0_context or self.memory_id(address):
             raise CopyRequired(
@@ -270,6 +282,17 @@ def any_router() -> Router | None:
     """The process's router, if there is one: OpenVINO has one NPU context."""
     with _routers_lock:
         return next(iter(_routers.values()), None)
+
+
+def _may_be_written(fd: Fd) -> bool:
+    import fcntl  # here, because Windows has none
+
+    return fcntl.fcntl(fd.fileno(), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _require_host_visible(source: Source) -> None:
+    if source.host_visible is False:
+        raise CopyRequired(f"{rules.DEVICE_MEMORY}: {source.description}", "Allocate it with exportable=True")
 
 
 def _inside(keeper: Import, wish: Wish) -> Tensor:

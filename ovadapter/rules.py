@@ -6,6 +6,7 @@ __all__ = [
     "ALIGNED",
     "CPU_VA",
     "CPU_VA_MISSING",
+    "DEVICE_MEMORY",
     "GPU_LINES",
     "HOST_BLIND",
     "IMPORT_MISSING",
@@ -27,6 +28,7 @@ ALIGNED = (
 UNALIGNED = "a plain tensor whose address or size is no multiple of 4096 is copied at every inference"
 OWN_CONTEXT = "memory in OpenVINO's own context is used in place when OpenVINO allocated it, and copied when others did"
 OUTSIDE = "memory that only this process can reach by address must be whole pages of 4096 bytes, or it is copied"
+DEVICE_MEMORY = "the host may not touch device memory: it has no pages to import, and nobody could copy it"
 MUTABLE_MISSING = (
     "a driver without mutable command lists (ZE_experimental_mutable_command_list) has every tensor copied"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import nullcontext
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from l0py.external import HasFileno
     from l0py.interop import Foreign
     from l0py.ntwin import NtHandle
 
@@ -40,6 +42,7 @@ class Source:
     """Memory before it becomes a tensor.
 
     `size` is in bytes. `address` is None when only an fd is known, `host_address` also when the host may not touch it.
+    `host_visible` says whether it may; None where nobody tells.
     `pages` is the range (address, size) that may be imported by address: whole pages, none of which belongs to anybody
     else; None where there is no such range. `duplicate` gives a new fd of the memory (on Windows an NT handle), or None
     when it has none. `hold` keeps the memory alive and open, and `let_go` ends that. `array` is an array's shape and
@@ -56,7 +59,7 @@ class Source:
     identity: Hashable
     duplicate: Callable[[], AbstractContextManager[OsHandle] | None] = field(repr=False)
     hold: object = field(repr=False)
-    host_visible: bool = True
+    host_visible: bool | None = True
     array: tuple[tuple[int, ...], str] | None = None
     let_go: Callable[[], object] | None = field(default=None, repr=False)
 
@@ -72,7 +75,7 @@ class Source:
 
 
 def make_source(source: Any) -> Source:
-    """A `l0py.Memory`, a `Shared`, an int fd, a `l0py.dmabuf.Fd` or an array as a Source; a Source as itself.
+    """A `l0py.Memory`, a `Shared`, an int fd, whatever has a `fileno()`, or an array as a Source; a Source as itself.
 
     A `l0py.ntwin.NtHandle` tells no size that could be checked, and OpenVINO checks none. An array is NumPy's, or
     whatever `l0py.interop.describe` understands. Raises TypeError for anything else, l0py.errors.BadDescriptor for an
@@ -93,6 +96,8 @@ def make_source(source: Any) -> Source:
     numpy = sys.modules.get("numpy")  # without it nobody can have made an array of its
     if numpy is not None and isinstance(source, numpy.ndarray):
         return _from_array(source)
+    if hasattr(source, "fileno"):
+        return _from_fd(source)
     return _from_foreign(source)
 
 
@@ -144,8 +149,14 @@ def _from_memory(memory: l0py.Memory) -> Source:
     )
 
 
-def _from_fd(fd: int | dmabuf.Fd) -> Source:
+def _from_fd(fd: int | HasFileno) -> Source:
     number = external.descriptor(fd)
+    if dmabuf.kind_of(number) == "file":
+        raise l0py.BadDescriptor(
+            f"fd {number} is a file on a disk, which devices cannot reach: read it into memory of l0py's, "
+            "or map it and give its pages as an array",
+            errno=errno.EINVAL,
+        )
     size = external.import_size(number, None)
     status = os.fstat(number)
     return Source(
@@ -238,7 +249,7 @@ def _from_description(found: Foreign, what: str) -> Source:
         identity=("memory", address),
         duplicate=lambda: None,
         hold=found,
-        host_visible=bool(found.host_visible),
+        host_visible=found.host_visible,
         array=(found.shape, found.format),
         let_go=found.release,
     )

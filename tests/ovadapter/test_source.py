@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import array
+import errno
 import mmap
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,9 +110,31 @@ def test_a_file_that_is_no_shared_memory(npu: ovadapter.NpuContext) -> None:
     with (
         Path(sys.executable).open("rb") as file,
         nothing_leaks(),
-        pytest.raises(ImportRefused, match=rf"SHARED_BUF.*behind fd {file.fileno()} .*must be a dma-buf"),
+        pytest.raises(l0py.BadDescriptor, match=f"fd {file.fileno()} is a file on a disk") as caught,
     ):
         npu.remote_tensor(file.fileno(), [4096], "u8")
+    assert caught.value.errno == errno.EINVAL
+
+
+def test_a_memfd_that_may_not_be_written(npu: ovadapter.NpuContext, memfd: int) -> None:
+    with (
+        Path(f"/proc/self/fd/{memfd}").open("rb") as file,
+        nothing_leaks(),
+        pytest.raises(ImportRefused, match=rf"^fd {file.fileno()} .* is open for reading alone"),
+    ):
+        npu.remote_tensor(file.fileno(), [2048], "f32")
+
+
+def test_whatever_has_a_descriptor(npu: ovadapter.NpuContext, memfd: int) -> None:
+    with (
+        Path(f"/proc/self/fd/{memfd}").open("r+b", buffering=0) as file,
+        npu.remote_tensor(file, [2048], "f32") as tensor,
+    ):
+        assert tensor.route == "SHARED_BUF"
+    with pytest.raises(l0py.BadDescriptor, match="closed file"):
+        npu.remote_tensor(file, [2048], "f32")
+    with socket.socket() as one, pytest.raises(l0py.BadDescriptor, match="is a socket"):
+        npu.remote_tensor(one, [1], "u8")
 
 
 @pytest.mark.parametrize("source", [None, 1.5, "memory", True, [1, 2]], ids=repr)
@@ -164,10 +188,15 @@ def test_arrays(npu: ovadapter.NpuContext) -> None:
         assert (tensor.route, tensor.address) == ("CPU_VA", array.ctypes.data)
         with npu.remote_tensor(array[100:500], [100], "f32") as inside:
             assert (inside.route, inside.address) == ("keeper", array.ctypes.data + 100)
-    for skewed in (aligned_array(8192, skew=8), aligned_array(8000)):
-        with nothing_leaks(), pytest.raises(CopyRequired, match="whole pages") as caught:
+    for skewed, odd in (
+        (aligned_array(8192, skew=8), "address"),
+        (aligned_array(8000), "size"),
+        (aligned_array(8000, skew=8), "address and size"),
+    ):
+        with nothing_leaks(), pytest.raises(CopyRequired, match=f"its {odd} is no multiple of 4096") as caught:
             npu.remote_tensor(skewed, [2000], "f32")
         assert "allow_copy" in caught.value.way_out
+        assert "import_pointer" in caught.value.way_out
         assert npu.remote_tensor(skewed, [2000], "f32", allow_copy=True).route == "copy"
     with pytest.raises(TensorMismatch, match="not C-contiguous"):
         npu.remote_tensor(array[::2], [4096], "u8")
@@ -258,8 +287,11 @@ def test_kinds_of_memory(npu: ovadapter.NpuContext, context: l0py.Context) -> No
         assert npu.remote_tensor(shared, [4096], "u8").route == "CPU_VA"
     with context.alloc_device(4096, exportable=True) as device:
         assert npu.remote_tensor(device, [4096], "u8").route == "SHARED_BUF"
-    with context.alloc_device(4096) as device, pytest.raises(CopyRequired):
-        npu.remote_tensor(device, [4096], "u8")
+    with context.alloc_device(4096) as device:
+        for asked in ({}, {"route": "CPU_VA"}, {"allow_copy": True}, {"offset": 8}):
+            with pytest.raises(CopyRequired, match="the host may not touch device memory") as caught:
+                npu.remote_tensor(device, [1024], "u8", **asked)
+            assert caught.value.way_out == "Allocate it with exportable=True"
     array = aligned_array(4096)
     with context.import_buffer(array) as imported:
         assert npu.remote_tensor(imported, [4096], "u8").route == "CPU_VA"
@@ -416,9 +448,9 @@ def test_level_zero_memory_of_others(npu: ovadapter.NpuContext, context: l0py.Co
             del tensor
         with pytest.raises(TensorMismatch, match="read-only"):
             npu.remote_tensor(Ze(memory, 2), [2048], "f32")
-        with nothing_leaks(), pytest.raises(CopyRequired, match="whole pages"):
+        with nothing_leaks(), pytest.raises(CopyRequired, match="host may not touch"):
             npu.remote_tensor(Ze(device, 1), [2048], "f32")
-        with pytest.raises(CopyRequired, match="whole pages"):  # the host may not touch it: nobody could copy, either
+        with pytest.raises(CopyRequired, match="host may not touch"):  # nobody could copy, either
             npu.remote_tensor(Ze(device, 1), [2048], "f32", allow_copy=True)
     with npu.context.alloc_host(8192) as memory, pytest.raises(CopyRequired, match="own context"):
         npu.remote_tensor(Ze(memory), [2048], "f32")

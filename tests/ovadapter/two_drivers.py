@@ -184,6 +184,22 @@ def test_a_device_gets_a_context_of_its_own(gpu: l0py.Device, npu: ovadapter.Npu
         del image, shared, result, back
 
 
+def test_device_memory_is_bound_directly_or_not_at_all(
+    npu: ovadapter.NpuContext, graphics: l0py.Context, compiled: Any
+) -> None:
+    request = compiled.create_infer_request()
+    with graphics.alloc_device(ODD, exportable=True) as image, npu.bind(request, {"xt": image}) as binding:
+        write(image, 7)
+        binding.infer()
+        assert (request.get_tensor("yt").data == 8).all()
+        assert binding.verdict("xt").copied is False
+    with graphics.alloc_device(8192) as image:
+        for allow_copy in (False, True):
+            with pytest.raises(CopyRequired, match=r"^'x_alias': the host may not touch device memory") as caught:
+                npu.bind(request, {"xt": image}, allow_copy=allow_copy)
+            assert caught.value.way_out == "Allocate it with exportable=True"
+
+
 @pytest.mark.usefixtures("balanced")
 def test_gpu_memory_without_a_way(gpu: l0py.Device, npu: ovadapter.NpuContext) -> None:
     with l0py.Context(gpu) as graphics:

@@ -175,7 +175,7 @@ def test_colours_are_converted_by_the_plugin(npu: ovadapter.NpuContext, planes: 
         views = [
             flat[start : start + np.prod(shape)].reshape(shape) for start, shape in zip(starts, shapes, strict=False)
         ]
-        expected = npu.core.compile_model(converting, "CPU")(views)[0]
+        expected = npu.core.compile_model(converting, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(views)[0]
         assert (result.numpy("f4", expected.shape) == expected).all()
         for tensor in inputs.values():
             tensor.close()
