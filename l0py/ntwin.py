@@ -325,9 +325,12 @@ _introduced: set[type[NtHandle]] = set()
 
 def _introduce(cls: type[NtHandle]) -> None:
     """Tells multiprocessing's pickler how a handle travels, if it is there: importing it here would take too long."""
-    if cls not in _introduced and (reduction := sys.modules.get("multiprocessing.reduction")) is not None:
-        reduction.register(cls, _reduce)
-        _introduced.add(cls)
+    if cls not in _introduced:
+        # Another thread may be in the middle of importing it: the next handle tells it then.
+        register = getattr(sys.modules.get("multiprocessing.reduction"), "register", None)
+        if register is not None:
+            register(cls, _reduce)
+            _introduced.add(cls)
 
 
 def _reduce(handle: NtHandle) -> Any:
