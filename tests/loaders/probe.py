@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+#: The files of tests/l0py that talk to a loader; what the others test is the same behind any. Each runs in a process of
+#: its own, so that a crash of one hides nothing of the rest.
+L0PY_TESTS = (
+    "test_behaviour.py", "test_context.py", "test_device.py", "test_driver.py", "test_external.py", "test_handles.py",
+    "test_image.py", "test_imports.py", "test_ipc.py", "test_lib.py", "test_loader.py", "test_memory.py",
+    "test_physical_memory.py", "test_softdriver.py",
+)  # fmt: skip
+
 #: Functions whose results are compared as the unsigned numbers that the specification gives.
 CHECKED = (
     "zeInit,zeInitDrivers,zesInit,zeDriverGet,zeContextDestroy,zeMemFree,zeGetGlobalProcAddrTable,zelLoaderGetVersions,"
