@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from .context import Context
     from .device import Device, ExternalMemory
     from .driver import Driver
+    from .image import Image
     from .ntwin import NtHandle
+    from .physical_memory import PhysicalMemory
 
     if sys.platform == "win32":
         Exported: TypeAlias = NtHandle
@@ -385,6 +387,30 @@ def export(
         fd.close()
         raise NotSupported(f"{function} answered ZE_RESULT_SUCCESS with {found}, which is not {what}")
     return fd
+
+
+def export_object(
+    owner: Image | PhysicalMemory, kind: str | None, function: str, properties: Callable[[CData], CData], what: str
+) -> Exported:
+    """An image's or physical memory's OS handle, owned by the caller: what `function` fills into `properties`.
+
+    What was imported is given out again. Raises `InvalidArgument` unless it was made exportable so, `Closed`, and what
+    `export` raises.
+    """
+    owner.require_open()
+    if not owner.exportable or kind not in (None, owner.exportable):
+        raise InvalidArgument(f"{owner!r} was not made exportable as {kind or 'anything'}: create it so")
+    if owner._source is not None:
+        return Fd.duplicate(owner._source)
+    how = policy(owner.context, owner.device)
+    with owner.held() as handle, owner.context.held() as context:
+
+        def query(out: CData) -> int:
+            return int(getattr(lib, function)(context, handle, properties(out)))
+
+        return export(
+            how, owner.exportable, owner.size, function, query, owner.device.driver, f"the {what} {handle:#x}"
+        )
 
 
 def query_fd(kind: str, function: str, query: Callable[[CData], int], driver: Driver, what: str) -> int:

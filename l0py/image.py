@@ -9,7 +9,6 @@ from . import _enums, external, lib
 from ._ffi import ffi
 from ._ffi import lib as _c
 from .allocation import bits
-from .dmabuf import Fd
 from .errors import InvalidArgument, OutOfMemory, check
 from .handles import CData, Handle, borrow, create
 from .memory import Memory
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from .context import Context
     from .device import Device
+    from .dmabuf import Fd
     from .external import Exported, HasFileno
 
 __all__ = ["Image", "ImageProperties"]
@@ -156,19 +156,7 @@ class Image(Handle):
 
     def export(self, kind: str | None = None) -> Exported:
         """An OS handle of the same image, as `Memory.export` gives it. Calls zeImageGetAllocPropertiesExt."""
-        self.require_open()
-        if not self.exportable or kind not in (None, self.exportable):
-            raise InvalidArgument(f"{self!r} was not made exportable as {kind or 'anything'}: create it so")
-        if self._source is not None:
-            return Fd.duplicate(self._source)
-        how = external.policy(self.context, self.device)
-        with self.held() as handle, self.context.held() as context:
-
-            def query(out: CData) -> int:
-                return int(lib.zeImageGetAllocPropertiesExt(context, handle, self._alloc_properties(out)))
-
-            function, what = "zeImageGetAllocPropertiesExt", f"the image {handle:#x}"
-            return external.export(how, self.exportable, self.size, function, query, self.device.driver, what)
+        return external.export_object(self, kind, "zeImageGetAllocPropertiesExt", self._alloc_properties, "image")
 
     @staticmethod
     def _alloc_properties(chained: CData) -> CData:

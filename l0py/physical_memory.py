@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, SupportsIndex
 from . import external, lib
 from ._ffi import ffi
 from ._ffi import lib as _c
-from .dmabuf import Fd
 from .errors import Error, InvalidArgument, check
 from .handles import CData, Handle, borrow, create, discard, new_box
 from .memory import Memory, make
@@ -16,6 +15,7 @@ from .memory import Memory, make
 if TYPE_CHECKING:
     from .context import Context
     from .device import Device
+    from .dmabuf import Fd
     from .external import Exported, HasFileno
 
 __all__ = ["PhysicalMemory", "VirtualRange"]
@@ -84,19 +84,7 @@ class PhysicalMemory(Handle):
 
     def export(self, kind: str | None = None) -> Exported:
         """An OS handle of the same memory, as `Memory.export` gives it. Calls zePhysicalMemGetProperties."""
-        self.require_open()
-        if not self.exportable or kind not in (None, self.exportable):
-            raise InvalidArgument(f"{self!r} was not made exportable as {kind or 'anything'}: create it so")
-        if self._source is not None:
-            return Fd.duplicate(self._source)
-        how = external.policy(self.context, self.device)
-        with self.held() as handle, self.context.held() as context:
-
-            def query(out: CData) -> int:
-                return int(lib.zePhysicalMemGetProperties(context, handle, self._properties(out)))
-
-            function, what = "zePhysicalMemGetProperties", f"the physical memory {handle:#x}"
-            return external.export(how, self.exportable, self.size, function, query, self.device.driver, what)
+        return external.export_object(self, kind, "zePhysicalMemGetProperties", self._properties, "physical memory")
 
     @staticmethod
     def _properties(chained: CData) -> CData:
