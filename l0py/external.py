@@ -315,7 +315,9 @@ def take(ask: Callable[[], int], exports_new: bool | None, owned: type[Owned]) -
     return owned(number) if exports_new else owned.duplicate(number)
 
 
-#: Processes with such numbers, the first of a container, are not told from the type of the memory in an IPC handle.
+#: Where in an IPC handle drivers name the process. Older ones have the memory's type there, a small number: processes
+#: with such numbers, the first of a container, are not told from it.
+_PROCESS = slice(16, 20)
 _MEMORY_TYPES = 4
 
 
@@ -334,7 +336,7 @@ def ipc_descriptor(driver: Driver, data: bytes) -> int | None:
     receiver's number takes that place. Newer ones (and some before) name the process, and fetch it from there.
     """
     process = os.getpid()
-    names_process = process > _MEMORY_TYPES and process in memoryview(data[8:]).cast("I")
+    names_process = process > _MEMORY_TYPES and process == int.from_bytes(data[_PROCESS], sys.byteorder)
     if names_process or not ipc_needs_descriptor(driver):
         return None
     number = int.from_bytes(data[:4], sys.byteorder)

@@ -68,11 +68,12 @@ class NtHandle:
 
     @classmethod
     def duplicate(cls, handle: int | NtHandle, source: str | None = None) -> Self:
-        """A new handle of the same object; the given one stays the caller's. Calls DuplicateHandle, raises `OSError`.
+        """A new handle of the same object; the given one stays the caller's.
 
-        `source` is the given one's, or `"section"` for a number, unless told otherwise.
+        `source` is the given one's, or `"section"` for a number, unless told otherwise. Calls DuplicateHandle. Raises
+        `ValueError`, `OSError`.
         """
-        kind = source or (handle.source if isinstance(handle, NtHandle) else "section")
+        kind = _known(source or (handle.source if isinstance(handle, NtHandle) else "section"), SOURCES)
         here = kernel32().GetCurrentProcess()
         return cls._adopt(_duplicate(_number_of(handle), here, here), kind)
 
@@ -85,16 +86,17 @@ class NtHandle:
         The process is told by its id or by a handle of it that has the right PROCESS_DUP_HANDLE (`Process.sentinel` of
         multiprocessing is one). Calls OpenProcess and DuplicateHandle. Raises `ValueError`, `OSError`.
         """
+        number = _number(handle)
         _known(source, SOURCES)
         with _process(pid, process) as there:
-            return cls._adopt(_duplicate(handle, there, kernel32().GetCurrentProcess()), source)
+            return cls._adopt(_duplicate(number, there, kernel32().GetCurrentProcess()), source)
 
     @classmethod
     def _adopt(cls, handle: int, source: str) -> Self:
-        """An owner for a handle that was just made, and is not inherited. Cannot fail but for its source."""
+        """An owner for a handle that was just made, and is not inherited. Cannot fail."""
         owner = cls.__new__(cls)
         owner._handle = handle
-        owner.source = _known(source, SOURCES)
+        owner.source = source
         _introduce(cls)
         return owner
 

@@ -301,7 +301,7 @@ def tensor_for(maker: Maker, port: Port, source: Any, *, allow_copy: bool, undo:
 
 @contextmanager
 def _naming(port: Port) -> Iterator[None]:
-    """Errors about memory name the port that it was given for."""
+    """What this package raises about memory names the port that it was given for."""
     try:
         yield
     except CopyRequired as error:

@@ -75,9 +75,9 @@ class NpuContext:
     ) -> Tensor:
         """A tensor over memory, used in place by the NPU plugin; or an exception.
 
-        `source` is a l0py.Memory, a `Shared`, an fd (int or l0py.dmabuf.Fd, which stays the caller's; on Windows a
-        l0py.ntwin.NtHandle) or an array: of NumPy, or of any library that `l0py.interop.describe` understands (DLPack,
-        SYCL, buffers). `shape` is static, `type` an openvino.Type, its name or a NumPy dtype, `offset` in bytes.
+        `source` is a l0py.Memory, a `Shared`, an fd (an int, or what has `fileno()`; it stays the caller's; on Windows
+        a l0py.ntwin.NtHandle) or an array: of NumPy, or of any library that `l0py.interop.describe` understands
+        (DLPack, SYCL, buffers). `shape` is static, `type` an openvino.Type, its name or a NumPy dtype, `offset` bytes.
         `route` asks for `"SHARED_BUF"` (import by handle), `"CPU_VA"` (import by address, whole pages) or `"keeper"`
         (inside the buffer, which is imported as a whole; any size and offset); without it the best one is taken.
         Read-only memory needs tensor_type="INPUT".

@@ -292,7 +292,9 @@ def _may_be_written(fd: Fd) -> bool:
 
 def _require_host_visible(source: Source) -> None:
     if source.host_visible is False:
-        raise CopyRequired(f"{rules.DEVICE_MEMORY}: {source.description}", "Allocate it with exportable=True")
+        raise CopyRequired(
+            f"{rules.DEVICE_MEMORY}: {source.description}", "Allocate it with exportable=True, and leave the route open"
+        )
 
 
 def _inside(keeper: Import, wish: Wish) -> Tensor:

@@ -224,7 +224,7 @@ def _from_foreign(array: Any) -> Source:
     try:
         found = interop.describe(array)
     except TypeError as error:
-        raise TypeError(f"memory is a l0py.Memory, an fd (int or l0py.dmabuf.Fd) or an array: {error}") from error
+        raise TypeError(f"memory is a l0py.Memory, an fd (an int or what has fileno()) or an array: {error}") from error
     try:
         return _from_description(found, type(array).__name__)
     except TensorMismatch:

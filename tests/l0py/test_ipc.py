@@ -190,16 +190,24 @@ def test_a_descriptor_that_the_driver_does_convert(on_gpu: l0py.Context) -> None
 
 
 @pytest.mark.parametrize("on_gpu", ["22.43"], indirect=True)
-@pytest.mark.parametrize("process", [1, 2, 256, 512, 1 << 17])
-def test_a_process_is_not_taken_for_a_type_of_memory(
+@pytest.mark.parametrize("process", [1, 2, 256, 512, 4096, 1 << 17])
+def test_what_is_not_the_process_is_not_taken_for_it(
     on_gpu: l0py.Context, monkeypatch: pytest.MonkeyPatch, process: int
 ) -> None:
-    """Old drivers' handles name no process: the first one of a container is number 1, as host memory's type is."""
+    """Old drivers' handles name no process, but hold other numbers: the memory's type, its offset in a pool."""
     for allocate in (on_gpu.alloc_host, on_gpu.alloc_device):
         with allocate(4096) as memory, memory.ipc_handle() as handle, monkeypatch.context() as here:
             here.setattr(os, "getpid", lambda: process)
-            number = external.ipc_descriptor(on_gpu.driver, bytes(handle))
-            assert number == int.from_bytes(bytes(handle)[:4], sys.byteorder)
+            data = bytes(handle)
+            for holds in (data, data[:8] + process.to_bytes(8, sys.byteorder) + data[16:]):
+                assert external.ipc_descriptor(on_gpu.driver, holds) == int.from_bytes(data[:4], sys.byteorder)
+            named = data[:16] + process.to_bytes(4, sys.byteorder) + data[20:]
+            assert (external.ipc_descriptor(on_gpu.driver, named) is None) == (process > 2)
+
+
+def test_new_drivers_name_the_process_where_it_is_looked_for(on_gpu: l0py.Context) -> None:
+    with on_gpu.alloc_device(4096) as memory, memory.ipc_handle() as handle:
+        assert int.from_bytes(bytes(handle)[external._PROCESS], sys.byteorder) == os.getpid()
 
 
 @pytest.mark.parametrize("on_gpu", ["22.43"], indirect=True)

@@ -294,6 +294,8 @@ def test_duplicates_are_the_same_object_and_independent(windows: Windows) -> Non
     assert not two.closed
     assert ntwin.NtHandle.duplicate(two.handle).source == "section"
     assert ntwin.NtHandle.duplicate(two.handle, "vulkan").type == "opaque_win32"
+    with pytest.raises(ValueError, match="source 'file' is none of"):
+        ntwin.NtHandle.duplicate(two, "file")
 
 
 def test_old_windows_cannot_compare(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,6 +390,8 @@ def test_another_process_handle_is_fetched(windows: Windows, by: str) -> None:
     assert list(there.handles) == [number]
     with pytest.raises(OSError, match="cannot be duplicated"):
         ntwin.NtHandle.duplicate_from(0x44, **whom)
+    with pytest.raises(ValueError, match="no Windows handle"):  # it would be of the process itself
+        ntwin.NtHandle.duplicate_from(THIS_PROCESS, **whom)
     windows.CloseHandle(process)
     there.handles.clear()
 

@@ -291,7 +291,7 @@ def test_kinds_of_memory(npu: ovadapter.NpuContext, context: l0py.Context) -> No
         for asked in ({}, {"route": "CPU_VA"}, {"allow_copy": True}, {"offset": 8}):
             with pytest.raises(CopyRequired, match="the host may not touch device memory") as caught:
                 npu.remote_tensor(device, [1024], "u8", **asked)
-            assert caught.value.way_out == "Allocate it with exportable=True"
+            assert caught.value.way_out == "Allocate it with exportable=True, and leave the route open"
     array = aligned_array(4096)
     with context.import_buffer(array) as imported:
         assert npu.remote_tensor(imported, [4096], "u8").route == "CPU_VA"

@@ -197,7 +197,7 @@ def test_device_memory_is_bound_directly_or_not_at_all(
         for allow_copy in (False, True):
             with pytest.raises(CopyRequired, match=r"^'x_alias': the host may not touch device memory") as caught:
                 npu.bind(request, {"xt": image}, allow_copy=allow_copy)
-            assert caught.value.way_out == "Allocate it with exportable=True"
+            assert caught.value.way_out == "Allocate it with exportable=True, and leave the route open"
 
 
 @pytest.mark.usefixtures("balanced")
