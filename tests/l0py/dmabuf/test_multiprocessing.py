@@ -83,9 +83,12 @@ def test_it_is_an_argument_of_a_process(method: str) -> None:
 def test_it_goes_through_a_queue(method: str) -> None:
     queue = multiprocessing.get_context(method).Queue()
     with dmabuf.memfd(4096) as fd, fd.mmap() as mapped:
+        process = multiprocessing.get_context(method).Process(target=take_one, args=(queue, 6))
+        process.start()  # before the queue has a thread: a fork beside one may hang
         queue.put(fd)
-        run(method, take_one, queue, 6)
-        assert mapped[0] == 6
+        process.join(60)
+        assert (process.exitcode, mapped[0]) == (0, 6)
+        process.close()
     queue.close()
     queue.join_thread()
     queue._reader.close()  # type: ignore[attr-defined]
